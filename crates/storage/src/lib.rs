@@ -1,0 +1,19 @@
+//! Where the API server keeps objects.
+//!
+//! [`Storage`] is one trait over bytes: keys are paths such as
+//! `/registry/convoy.kumodo.io/releases/default/web`, values are opaque, and **one** revision counter
+//! counts the writes to all of them, so that resource versions of different kinds can be compared.
+//! Writes are optimistic: the caller says which revision it read, and a lost race carries the current
+//! value back. [`memory`] keeps everything in memory; every backend answers the same conformance suite.
+
+mod error;
+mod history;
+pub mod memory;
+mod storage;
+
+pub use error::StorageError;
+pub use history::HistoryLimits;
+pub use storage::{
+    Batch, Deleted, Event, EventKind, KeyValue, List, ListOptions, MAX_KEY, MAX_VALUE, Progress, Read,
+    Storage, Watch,
+};
