@@ -1,0 +1,99 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::duration::Duration;
+use crate::object::kind;
+use crate::schema;
+
+kind! {
+    /// A Git repository that Releases take their charts and manifests from.
+    GitRepository, "gitrepositories", "gitrepository", spec: GitRepositorySpec, status: GitRepositoryStatus
+}
+
+/// Which repository, which revision, and how often to look.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitRepositorySpec {
+    /// Where the repository is: https://host/path, http://host/path, or, in standalone only, file:///path.
+    /// Credentials belong into the Secret that secretRef names, not here.
+    #[schemars(length(min = 1, max = 2048), regex(pattern = r"^(https?|file)://"))]
+    pub url: String,
+    /// Which revision to follow. Default: the repository's default branch.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<GitReference>,
+    /// How often to look for a new revision. Default: 1m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+    /// How long one fetch may take. Default: 1m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// A Secret in the same namespace with username and password, or bearerToken, and optionally ca.crt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<LocalReference>,
+    /// Stop fetching; Releases keep the artifact that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+}
+
+/// A revision of a Git repository: at most one field is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitReference {
+    /// A branch, followed as it moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub branch: Option<String>,
+    /// A tag; of an annotated tag, the commit that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub tag: Option<String>,
+    /// A commit, as its full hexadecimal object id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9a-f]{40}|[0-9a-f]{64})$"))]
+    pub commit: Option<String>,
+}
+
+/// An object in the same namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalReference {
+    /// Name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// What convoy last fetched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitRepositoryStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// The last revision that was fetched whole. It stays when a later fetch fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<ArtifactStatus>,
+    /// The value of the annotation convoy.kumodo.io/reconcile-at that was last acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
+}
+
+/// A fetched tree in the render store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactStatus {
+    /// Where it came from, for example main@sha1:5f2c….
+    pub revision: String,
+    /// sha256 of the tree's content, as sha256:<hex>. Equal trees have equal digests.
+    pub digest: String,
+    /// Bytes of all files together.
+    #[serde(default)]
+    pub size: i64,
+    /// Number of files.
+    #[serde(default)]
+    pub files: i64,
+}

@@ -1,0 +1,87 @@
+//! The API of convoy: the kinds of `convoy.kumodo.io/v1alpha1`, and the words that its components
+//! and its users share: condition types and reasons, labels, annotations, finalizers, field managers.
+//!
+//! Components never see each other's types; they meet through these objects.
+//!
+//! The types decode leniently where an old object could stand in the way of new code (absent fields
+//! have defaults), and a decoder works object by object: a caller that lists many objects uses
+//! [`decode`] on each, so that a single object which does not decode cannot hide the others.
+
+mod cluster;
+mod condition;
+mod duration;
+mod git_repository;
+mod kinds;
+mod object;
+mod release;
+mod release_inventory;
+mod schema;
+
+pub use cluster::{Cluster, ClusterSpec, ClusterStatus, KubeconfigSource, SecretKeyReference};
+pub use condition::{
+    Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
+};
+pub use duration::{Duration, ParseDurationError};
+pub use git_repository::{
+    ArtifactStatus, GitReference, GitRepository, GitRepositorySpec, GitRepositoryStatus, LocalReference,
+};
+pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
+pub use object::{DecodeError, Kind, decode, encode};
+pub use release::{
+    ApplyPolicy, ConflictPolicy, DeletionPolicy, DriftMode, DriftPolicy, GitSource, HelmRender, HistoryEntry,
+    ManifestsRender, Outcome, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus, ValuesKind,
+    ValuesReference, WriterStatus,
+};
+pub use release_inventory::{
+    InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,
+};
+
+/// The API group of all kinds.
+pub const GROUP: &str = "convoy.kumodo.io";
+/// The only version of the group.
+pub const VERSION: &str = "v1alpha1";
+/// `<group>/<version>`, as it stands in `apiVersion`.
+pub const API_VERSION: &str = "convoy.kumodo.io/v1alpha1";
+
+/// Field managers that convoy writes under.
+pub mod field_manager {
+    /// On target clusters, for every object that a Release delivers.
+    pub const TARGET: &str = "convoy";
+    /// On convoy's own objects, for what the controller-manager writes.
+    pub const CONTROLLER_MANAGER: &str = "convoy-controller-manager";
+    /// On convoy's own objects, for what the observer writes.
+    pub const OBSERVER: &str = "convoy-observer";
+    /// On convoy's own objects, for what the `convoy` command writes.
+    pub const CLI: &str = "convoy-cli";
+}
+
+/// Labels that convoy writes.
+pub mod label {
+    /// On convoy's own objects: the shard that works on the object. Written by the apiserver alone.
+    pub const SHARD: &str = "convoy.kumodo.io/shard";
+    /// On target objects: `convoy`.
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// The value of [`MANAGED_BY`].
+    pub const MANAGED_BY_CONVOY: &str = "convoy";
+    /// On target objects: the uid of the Release that delivers the object.
+    pub const RELEASE_UID: &str = "convoy.kumodo.io/release-uid";
+}
+
+/// Annotations that convoy understands.
+pub mod annotation {
+    /// On sources and Releases: reconcile now. The value is echoed in
+    /// `status.lastHandledReconcileAt`; any change of it asks anew.
+    pub const RECONCILE_AT: &str = "convoy.kumodo.io/reconcile-at";
+    /// On target objects: `Disabled` keeps the object when it leaves the bundle or the Release is deleted.
+    pub const PRUNE: &str = "convoy.kumodo.io/prune";
+    /// The value of [`PRUNE`] that keeps the object.
+    pub const PRUNE_DISABLED: &str = "Disabled";
+    /// On target objects: only when `true`, convoy leaves the object alone.
+    pub const IGNORE: &str = "convoy.kumodo.io/ignore";
+}
+
+/// Finalizers that convoy sets on its own objects.
+pub mod finalizer {
+    /// On a Release: what it delivered is deleted from the target before the Release goes.
+    pub const RELEASE: &str = "convoy.kumodo.io/release";
+}

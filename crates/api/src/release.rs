@@ -1,0 +1,362 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::condition::Condition;
+use crate::duration::Duration;
+use crate::git_repository::LocalReference;
+use crate::object::kind;
+use crate::schema;
+
+kind! {
+    /// What runs on a cluster: objects from a source, rendered and applied, and kept so.
+    Release, "releases", "release", spec: ReleaseSpec, status: ReleaseStatus
+}
+
+/// What is delivered, where, and how.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseSpec {
+    /// The Cluster, in the same namespace, that the objects go to.
+    pub cluster_ref: LocalReference,
+    /// Where the objects come from.
+    pub source: ReleaseSource,
+    /// How the source becomes objects. At most one field is set; when none is, a folder with a Chart.yaml is
+    /// a Helm chart and every other folder holds manifests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub render: Option<ReleaseRender>,
+    /// Namespace on the target for objects that name none. Default: the Release's own namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub target_namespace: Option<String>,
+    /// Create the target namespace when it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_namespace: Option<bool>,
+    /// How often to look at everything anew, even when nothing changed. Default: 10m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+    /// Stop all work on this Release, and leave what is there as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// How objects are applied, awaited and removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply: Option<ApplyPolicy>,
+    /// What is done about objects that were changed on the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<DriftPolicy>,
+    /// How many revisions the history in the status keeps. Default: 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 50))]
+    pub history_limit: Option<u32>,
+}
+
+/// Where objects come from: exactly one field is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseSource {
+    /// A folder of a Git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
+}
+
+/// A folder of a Git repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSource {
+    /// The GitRepository, in the same namespace.
+    pub repository_ref: LocalReference,
+    /// The folder, from the root of the repository. Default: the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub path: Option<String>,
+}
+
+/// How a source becomes objects: at most one field is set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseRender {
+    /// The folder is a Helm chart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helm: Option<HelmRender>,
+    /// The folder holds manifests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifests: Option<ManifestsRender>,
+}
+
+/// How a Helm chart is rendered. Values are merged in this order, later ones win: the chart's own, valuesFiles,
+/// valuesFrom, values.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HelmRender {
+    /// The name that templates see as .Release.Name. Default: the Release's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 53))]
+    pub release_name: Option<String>,
+    /// Values, as in a values.yaml.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::free_form_object")]
+    pub values: Option<Map<String, Value>>,
+    /// Values from ConfigMaps and Secrets in the Release's namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 32))]
+    pub values_from: Vec<ValuesReference>,
+    /// Values files in the chart's folder, as paths from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 32))]
+    pub values_files: Vec<String>,
+    /// Leave out what stands in the chart's crds folder.
+    #[serde(default, rename = "skipCRDs", skip_serializing_if = "Option::is_none")]
+    pub skip_crds: Option<bool>,
+    /// Leave out test hooks. Default: true; convoy runs no tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_tests: Option<bool>,
+}
+
+/// Values from one key of a ConfigMap or a Secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ValuesReference {
+    /// ConfigMap or Secret.
+    pub kind: ValuesKind,
+    /// Name of the ConfigMap or Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key. Default: values.yaml.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: Option<String>,
+    /// Go on without it when the object or the key is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+/// The kinds that values can come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ValuesKind {
+    #[default]
+    ConfigMap,
+    Secret,
+}
+
+/// Which files of a folder are manifests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ManifestsRender {
+    /// Also read folders inside the folder. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurse: Option<bool>,
+    /// Only files whose path matches one of these globs. Default: *.yaml, *.yml and *.json.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 64))]
+    pub include: Vec<String>,
+    /// No file whose path matches one of these globs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 64))]
+    pub exclude: Vec<String>,
+}
+
+/// How objects are applied, awaited and removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApplyPolicy {
+    /// What to do about fields that another field manager owns: Force takes them over, Fail stops. Default:
+    /// Force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<ConflictPolicy>,
+    /// Be Ready only once all objects are healthy. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+    /// How long to wait for health before the Release counts as failed. Default: 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// Delete objects that are no longer in the source. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<bool>,
+    /// What happens to the objects when the Release is deleted: Delete or Orphan. Default: Delete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+}
+
+/// What to do about fields that another field manager owns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConflictPolicy {
+    #[default]
+    Force,
+    Fail,
+}
+
+/// What happens to the objects when the Release is deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    #[default]
+    Delete,
+    Orphan,
+}
+
+/// What is done about objects that were changed on the target.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DriftPolicy {
+    /// Correct applies again, Report only says so in the status. Default: Correct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<DriftMode>,
+}
+
+/// What is done about an object that was changed on the target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DriftMode {
+    #[default]
+    Correct,
+    Report,
+}
+
+impl ReleaseSpec {
+    const DEFAULT_INTERVAL: Duration = Duration::from_secs(600);
+    const DEFAULT_APPLY_TIMEOUT: Duration = Duration::from_secs(300);
+    const DEFAULT_HISTORY_LIMIT: u32 = 10;
+
+    /// Whether all work on the Release is stopped.
+    pub fn is_suspended(&self) -> bool {
+        self.suspend.unwrap_or(false)
+    }
+
+    /// How often everything is looked at anew.
+    pub fn interval(&self) -> Duration {
+        self.interval.unwrap_or(Self::DEFAULT_INTERVAL)
+    }
+
+    /// How many revisions the history keeps.
+    pub fn history_limit(&self) -> usize {
+        self.history_limit.unwrap_or(Self::DEFAULT_HISTORY_LIMIT).max(1) as usize
+    }
+
+    /// What to do about fields that another field manager owns.
+    pub fn conflict_policy(&self) -> ConflictPolicy {
+        self.apply.as_ref().and_then(|apply| apply.conflicts).unwrap_or_default()
+    }
+
+    /// Whether the Release is Ready only once all objects are healthy.
+    pub fn waits_for_health(&self) -> bool {
+        self.apply.as_ref().and_then(|apply| apply.wait).unwrap_or(true)
+    }
+
+    /// How long the objects may take to become healthy.
+    pub fn apply_timeout(&self) -> Duration {
+        self.apply.as_ref().and_then(|apply| apply.timeout).unwrap_or(Self::DEFAULT_APPLY_TIMEOUT)
+    }
+
+    /// Whether objects that left the source are deleted.
+    pub fn prunes(&self) -> bool {
+        self.apply.as_ref().and_then(|apply| apply.prune).unwrap_or(true)
+    }
+
+    /// What happens to the objects when the Release is deleted.
+    pub fn deletion_policy(&self) -> DeletionPolicy {
+        self.apply.as_ref().and_then(|apply| apply.deletion_policy).unwrap_or_default()
+    }
+
+    /// What is done about objects that were changed on the target.
+    pub fn drift_mode(&self) -> DriftMode {
+        self.drift.as_ref().and_then(|drift| drift.mode).unwrap_or_default()
+    }
+}
+
+/// What convoy last saw and did for a Release.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready, Rendered, Applied, Healthy, Drifted; Reconciling and Stalled while they hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// The source revision that is on the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_revision: Option<String>,
+    /// Digest of the bundle that is on the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle_digest: Option<String>,
+    /// The source revision that was last tried; differs from sourceRevision when that try failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempted_revision: Option<String>,
+    /// Number of objects in the inventory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<i64>,
+    /// Number of objects that are healthy, as the observer last saw them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_objects: Option<i64>,
+    /// Names of the ReleaseInventories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub inventories: Vec<String>,
+    /// The controller-manager replica that wrote last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<WriterStatus>,
+    /// The observer replica that wrote last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observer: Option<WriterStatus>,
+    /// What was delivered, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub history: Vec<HistoryEntry>,
+    /// When the bundle that is on the target was applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub last_applied_time: Option<Time>,
+    /// The value of the annotation convoy.kumodo.io/reconcile-at that was last acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
+    /// Text for people that the chart renders (Helm's NOTES).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+}
+
+/// A replica that writes status, and the shard under which it does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WriterStatus {
+    /// The replica's --replica-id.
+    pub replica: String,
+    /// The shard of the Release.
+    pub shard: i64,
+}
+
+/// One delivery.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// Counts the deliveries of this Release from 1.
+    pub revision: i64,
+    /// Revision of the source.
+    #[serde(default)]
+    pub source_revision: String,
+    /// Digest of the bundle; the render store holds it.
+    #[serde(default)]
+    pub bundle_digest: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub started: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub finished: Option<Time>,
+    /// What there is to say about it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// How a delivery ended, or that it has not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Outcome {
+    #[default]
+    Progressing,
+    Succeeded,
+    Failed,
+    Superseded,
+}

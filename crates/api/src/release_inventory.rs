@@ -1,0 +1,86 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::git_repository::LocalReference;
+use crate::object::kind;
+use crate::schema;
+
+kind! {
+    /// The objects that a Release has put, or is about to put, on a cluster.
+    ///
+    /// It is written before the first write to the target, and is enough to delete what it lists.
+    ReleaseInventory, "releaseinventories", "releaseinventory", spec: ReleaseInventorySpec
+}
+
+/// The objects of one Release on one Cluster, or one part of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseInventorySpec {
+    /// The Release that the objects belong to.
+    pub release_ref: ReleaseReference,
+    /// The Cluster that the objects are on.
+    pub cluster_ref: LocalReference,
+    /// Digest of the bundle whose apply was last begun.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bundle_digest: String,
+    /// The objects. An object without a uid has not been seen on the target yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub entries: Vec<InventoryEntry>,
+}
+
+/// The Release that an inventory belongs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseReference {
+    /// Name of the Release, in the inventory's namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// uid of the Release: a Release that was deleted and made again owns nothing of the old one's.
+    pub uid: String,
+}
+
+/// One object on a target.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InventoryEntry {
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// API version that was applied.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for a cluster-scoped object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// uid on the target, once known. Only an object with this uid is ever deleted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// sha256 of the manifest that was applied, as sha256:<hex>; empty until the target took it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+    /// The wave that the object belongs to; higher waves are applied later and pruned earlier.
+    #[serde(default, skip_serializing_if = "schema::is_zero")]
+    pub wave: i32,
+    /// The target's resourceVersion of the object after convoy's last write; empty until the target took
+    /// it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+    /// Whether convoy's first apply made the object, rather than found it there. Namespaces, CRDs and
+    /// volumes that convoy did not make are never pruned.
+    #[serde(default, skip_serializing_if = "schema::is_false")]
+    pub created: bool,
+}
+
+/// The name of a Release's inventory for one Cluster: `<release>.<cluster>` for the first part, with
+/// `.<part>` for each further one. Names of Releases and Clusters may hold dots; that two pairs could
+/// share a name does no harm, because `spec` tells them apart and the second one is refused.
+pub fn inventory_name(release: &str, cluster: &str, part: usize) -> String {
+    match part {
+        0 => format!("{release}.{cluster}"),
+        part => format!("{release}.{cluster}.{part}"),
+    }
+}
