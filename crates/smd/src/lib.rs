@@ -1,0 +1,25 @@
+//! Structured merge diff: server-side apply, managedFields and the three kinds of patch, as
+//! Kubernetes computes them.
+//!
+//! Everything works on [`serde_json::Value`] and is pure: time is an argument, nothing is read or
+//! written.
+//!
+//! - [`Schema`] says how the fields of a kind merge; made from OpenAPI v3 or a CRD's schema.
+//! - [`FieldManager`] carries out an apply and records who owns which field at every write.
+//! - [`merge_patch()`], [`json_patch()`] and `strategic_merge_patch` change an object by a patch.
+//!
+//! The reference is `sigs.k8s.io/structured-merge-diff/v6` and
+//! `k8s.io/apimachinery/pkg/util/managedfields`; the tests compare with values taken from them.
+
+mod field_manager;
+mod json_patch;
+mod merge_patch;
+mod schema;
+
+pub use field_manager::{ApplyError, Conflict, Conflicts, FieldManager};
+pub use json_patch::{JsonPatchError, MAX_COPIED_BYTES, MAX_OPERATIONS, json_patch};
+pub use merge_patch::{MergePatchError, merge_patch};
+pub use schema::{Schema, SchemaError, SchemaSet};
+
+/// Levels of nesting that objects, field sets and schemas may have.
+pub const MAX_DEPTH: usize = 256;
