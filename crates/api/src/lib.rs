@@ -7,6 +7,7 @@
 //! have defaults), and a decoder works object by object: a caller that lists many objects uses
 //! [`decode`] on each, so that a single object which does not decode cannot hide the others.
 
+mod artifact;
 mod cluster;
 mod condition;
 mod duration;
@@ -17,6 +18,7 @@ mod release;
 mod release_inventory;
 mod schema;
 
+pub use artifact::{Artifact, tree_digest};
 pub use cluster::{Cluster, ClusterSpec, ClusterStatus, KubeconfigSource, SecretKeyReference};
 pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
