@@ -147,46 +147,76 @@ pub struct StatusMetadata {
 }
 
 /// metav1.Status. As an error it prints its message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Wire", into = "Wire")]
 pub struct Status {
-    /// Always `Status`.
-    pub kind: String,
-    /// Always `v1`.
-    pub api_version: String,
-    /// Present even when empty.
-    pub metadata: StatusMetadata,
-    /// `Success` or `Failure`.
-    pub status: String,
+    /// Whether it says `Success`.
+    pub success: bool,
     /// What to tell a person.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The word for programs; see [`Status::reason`].
-    #[serde(rename = "reason", skip_serializing_if = "String::is_empty")]
+    /// The word for programs as written; see [`Status::reason`].
     pub reason_text: String,
     /// What it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<StatusDetails>>,
-    /// The HTTP status.
-    #[serde(skip_serializing_if = "is_zero_code")]
+    /// For pages of a list that expired.
+    pub metadata: Option<Box<StatusMetadata>>,
+    /// The HTTP status, 0 when not given.
     pub code: u16,
+}
+
+/// A Status as it is written. Kept apart so that the error type stays small.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wire {
+    kind: String,
+    api_version: String,
+    metadata: StatusMetadata,
+    status: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Box<StatusDetails>>,
+    #[serde(skip_serializing_if = "is_zero_code")]
+    code: u16,
 }
 
 fn is_zero_code(code: &u16) -> bool {
     *code == 0
 }
 
-impl Default for Status {
+impl Default for Wire {
     fn default() -> Self {
+        Status::default().into()
+    }
+}
+
+impl From<Status> for Wire {
+    fn from(status: Status) -> Self {
         Self {
             kind: "Status".into(),
             api_version: "v1".into(),
-            metadata: StatusMetadata::default(),
-            status: "Failure".into(),
-            message: String::new(),
-            reason_text: String::new(),
-            details: None,
-            code: 0,
+            metadata: status.metadata.map(|metadata| *metadata).unwrap_or_default(),
+            status: if status.success { "Success" } else { "Failure" }.into(),
+            message: status.message,
+            reason: status.reason_text,
+            details: status.details,
+            code: status.code,
+        }
+    }
+}
+
+impl From<Wire> for Status {
+    fn from(wire: Wire) -> Self {
+        let metadata = (wire.metadata != StatusMetadata::default()).then(|| Box::new(wire.metadata));
+        Self {
+            success: wire.status == "Success",
+            message: wire.message,
+            reason_text: wire.reason,
+            details: wire.details,
+            metadata,
+            code: wire.code,
         }
     }
 }
@@ -231,21 +261,16 @@ impl Status {
         Reason::parse(&self.reason_text)
     }
 
-    /// Whether it says `Success`.
-    pub fn is_success(&self) -> bool {
-        self.status == "Success"
-    }
-
     /// What a finished deletion answers: `Success` with the name and uid of what is gone.
     pub fn deleted(resource: &GroupResource, name: &str, uid: &str) -> Self {
         let mut details = resource_details(resource, name);
         details.uid = uid.into();
-        Self { status: "Success".into(), ..Self::default() }.with_details(details)
+        Self { success: true, ..Self::default() }.with_details(details)
     }
 
     /// `Success` with nothing to say.
     pub fn success() -> Self {
-        Self { status: "Success".into(), code: 200, ..Self::default() }
+        Self { success: true, code: 200, ..Self::default() }
     }
 
     /// 404 `pods "a" not found`.
@@ -465,8 +490,10 @@ mod tests {
     #[test]
     fn not_found_is_the_json_that_kubectl_reads() {
         let status = Status::not_found(&GroupResource::new("convoy.kumodo.io", "releases"), "x");
+        let written = serde_json::to_value(&status).unwrap();
+        assert_eq!(serde_json::from_value::<Status>(written.clone()).unwrap(), status);
         assert_eq!(
-            serde_json::to_value(&status).unwrap(),
+            written,
             json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": "releases.convoy.kumodo.io \"x\" not found", "reason": "NotFound",
