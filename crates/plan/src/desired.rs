@@ -1,0 +1,319 @@
+//! Rendered documents made ready to be applied.
+
+use std::collections::BTreeMap;
+
+use convoy_api::{annotation, label};
+use serde_json::{Map, Value};
+
+use crate::{Kinds, ObjectKey, ObjectRef, Policy, Problem, ReleaseId, digest_of};
+
+/// How deep an object may be nested; Kubernetes' own decoder stops far later, honest manifests far
+/// earlier.
+const MAX_DEPTH: usize = 100;
+/// How deep a `List` may hold lists.
+const MAX_LIST_DEPTH: usize = 4;
+/// Where the implied Namespace says it comes from.
+const CREATE_NAMESPACE_SOURCE: &str = "spec.createNamespace";
+
+/// One document as rendering produced it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// The file (or chart template) it came from, for messages.
+    pub source: String,
+    /// The parsed document.
+    pub object: Value,
+}
+
+/// An object ready to be applied: its place on the target and the exact content.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// Where it goes.
+    pub target: ObjectRef,
+    /// What is sent: without status and the metadata that the server owns, with convoy's labels.
+    pub object: Value,
+    /// [`digest_of`] the object.
+    pub digest: String,
+    /// The file it came from.
+    pub source: String,
+    /// Whether the manifest asks convoy to leave the object alone.
+    pub ignored: bool,
+    /// Whether no document holds it: the Namespace of `createNamespace`, which may be shared.
+    pub implied: bool,
+}
+
+/// Makes desired objects of rendered documents: lists are flattened, namespaces defaulted to the
+/// Release's, server-owned fields and the status dropped, labels added. `kinds` is widened by the
+/// CustomResourceDefinitions among the documents. Answers with the objects in the order of the
+/// documents and with every problem found.
+pub fn normalize(
+    rendered: &[Rendered],
+    kinds: &mut Kinds,
+    release: &ReleaseId,
+    policy: &Policy,
+) -> (Vec<Desired>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut documents = Vec::new();
+    for document in rendered {
+        flatten(&document.source, &document.object, 0, &mut documents, &mut problems);
+    }
+    for (_, object) in &documents {
+        if object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition") {
+            kinds.learn_from_crd(object);
+        }
+    }
+    let mut desired = Vec::with_capacity(documents.len());
+    let mut first_source: BTreeMap<ObjectKey, String> = BTreeMap::new();
+    for (source, object) in documents {
+        match one(&source, object, kinds, release, policy) {
+            Ok(object) => {
+                if let Some(first) = first_source.get(&object.target.key) {
+                    problems.push(Problem::Duplicate {
+                        key: Box::new(object.target.key.clone()),
+                        first: first.clone(),
+                        second: source,
+                    });
+                } else {
+                    first_source.insert(object.target.key.clone(), source);
+                    desired.push(object);
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if let Some(namespace) = implied_namespace(&desired, release, policy) {
+        desired.insert(0, namespace);
+    }
+    (desired, problems)
+}
+
+fn flatten<'a>(
+    source: &str,
+    object: &'a Value,
+    depth: usize,
+    documents: &mut Vec<(String, &'a Value)>,
+    problems: &mut Vec<Problem>,
+) {
+    let is_list = object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+    match object.get("items").and_then(Value::as_array).filter(|_| is_list) {
+        Some(_) if depth >= MAX_LIST_DEPTH => problems.push(Problem::NotAnObject {
+            source_name: source.to_owned(),
+            detail: format!("lists are nested deeper than {MAX_LIST_DEPTH}"),
+        }),
+        Some(items) => {
+            for (index, item) in items.iter().enumerate() {
+                flatten(&format!("{source} item {index}"), item, depth + 1, documents, problems);
+            }
+        }
+        // Empty documents are what charts leave behind when a template's condition is false.
+        None if object.is_null() => {}
+        None => documents.push((source.to_owned(), object)),
+    }
+}
+
+fn one(
+    source: &str,
+    object: &Value,
+    kinds: &Kinds,
+    release: &ReleaseId,
+    policy: &Policy,
+) -> Result<Desired, Problem> {
+    let not_an_object = |detail: String| Problem::NotAnObject { source_name: source.to_owned(), detail };
+    let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if !object.is_object() {
+        return Err(not_an_object("the document is no mapping".to_owned()));
+    }
+    if is_deeper_than(object, MAX_DEPTH) {
+        return Err(not_an_object(format!("it is nested deeper than {MAX_DEPTH} levels")));
+    }
+    let kind = text("kind").ok_or_else(|| not_an_object("it has no kind".to_owned()))?;
+    let api_version =
+        text("apiVersion").ok_or_else(|| not_an_object(format!("the {kind} has no apiVersion")))?;
+    let (group, version) = match api_version.split_once('/') {
+        Some((group, version)) if !group.is_empty() && !version.is_empty() && !version.contains('/') => {
+            (group, version)
+        }
+        None => ("", api_version),
+        Some(_) => return Err(not_an_object(format!("the {kind} has the odd apiVersion {api_version:?}"))),
+    };
+    let name = name_of(source, kind, object)?;
+    let fact = kinds.get(group, version, kind).ok_or_else(|| {
+        let served = kinds.versions(group, kind);
+        Problem::UnknownKind {
+            source_name: source.to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            hint: if served.is_empty() {
+                "; install its CustomResourceDefinition first, or put it into this Release".to_owned()
+            } else {
+                format!("; it serves {}", served.join(", "))
+            },
+        }
+    })?;
+    let namespace = if fact.namespaced {
+        let own = object.pointer("/metadata/namespace").and_then(Value::as_str).filter(|n| !n.is_empty());
+        let namespace = own.or(policy.target_namespace.as_deref()).ok_or_else(|| Problem::NoNamespace {
+            source_name: source.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        })?;
+        if !is_path_segment(namespace) {
+            return Err(Problem::BadName {
+                source_name: source.to_owned(),
+                kind: kind.to_owned(),
+                detail: format!("{name:?} has the namespace {namespace:?}, which is no namespace's name"),
+            });
+        }
+        namespace
+    } else {
+        ""
+    };
+    let key = ObjectKey {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let target = ObjectRef { key, version: version.to_owned(), plural: fact.plural.clone() };
+    let ignored =
+        object.pointer("/metadata/annotations").and_then(|a| a.get(annotation::IGNORE)).is_some_and(is_true);
+    let object = clean(object, &target.key, release).ok_or_else(|| {
+        not_an_object(format!("the {kind} {name:?} has metadata, labels or annotations that are no mapping"))
+    })?;
+    let digest = digest_of(&object);
+    Ok(Desired { target, object, digest, source: source.to_owned(), ignored, implied: false })
+}
+
+fn is_true(value: &Value) -> bool {
+    value.as_str() == Some("true") || value.as_bool() == Some(true)
+}
+
+fn name_of<'a>(source: &str, kind: &str, object: &'a Value) -> Result<&'a str, Problem> {
+    let bad =
+        |detail: String| Problem::BadName { source_name: source.to_owned(), kind: kind.to_owned(), detail };
+    match object.pointer("/metadata/name") {
+        Some(Value::String(name)) if is_path_segment(name) => Ok(name),
+        Some(Value::String(name)) if !name.is_empty() => {
+            Err(bad(format!("has the impossible name {name:?}")))
+        }
+        Some(other) if !other.is_null() && !other.is_string() => {
+            Err(bad(format!("has the name {other}, which is no string; quote it")))
+        }
+        _ if object.pointer("/metadata/generateName").is_some() => {
+            Err(bad("has metadata.generateName; give it a metadata.name, for it is applied again and again"
+                .to_owned()))
+        }
+        _ => Err(bad("has no metadata.name".to_owned())),
+    }
+}
+
+/// Whether a text can be one segment of a request path, as Kubernetes asks of every name.
+fn is_path_segment(text: &str) -> bool {
+    const LONGEST_NAME: usize = 253;
+    !matches!(text, "" | "." | "..")
+        && text.len() <= LONGEST_NAME
+        && !text.bytes().any(|byte| matches!(byte, b'/' | b'%') || byte.is_ascii_control())
+}
+
+fn is_deeper_than(value: &Value, limit: usize) -> bool {
+    let mut open = vec![(value, 0)];
+    while let Some((value, depth)) = open.pop() {
+        if depth > limit {
+            return true;
+        }
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(map) => open.extend(map.values().map(|item| (item, depth + 1))),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The object as it is sent; none when its metadata has the wrong shape.
+fn clean(object: &Value, key: &ObjectKey, release: &ReleaseId) -> Option<Value> {
+    let mut object = object.as_object()?.clone();
+    // The status is another endpoint's, and these fields of the metadata are the server's; an empty
+    // resourceVersion would even be refused on the second apply.
+    object.remove("status");
+    // The control plane fills the rules of an aggregated ClusterRole; owning them would empty them.
+    if key.kind == "ClusterRole" && object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
+        object.remove("rules");
+    }
+    if is_built_in(&key.group) {
+        object.values_mut().for_each(drop_nulls);
+        object.retain(|_, value| !value.is_null());
+    }
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    for field in [
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ] {
+        metadata.remove(field);
+    }
+    metadata.retain(|_, value| !value.is_null());
+    if metadata.get("annotations").is_some_and(|annotations| !annotations.is_object()) {
+        return None;
+    }
+    if key.namespace.is_empty() {
+        metadata.remove("namespace");
+    } else {
+        metadata.insert("namespace".to_owned(), key.namespace.clone().into());
+    }
+    let labels = metadata.entry("labels").or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;
+    labels.insert(label::MANAGED_BY.to_owned(), label::MANAGED_BY_CONVOY.into());
+    labels.insert(label::RELEASE_UID.to_owned(), release.uid.clone().into());
+    Some(Value::Object(object))
+}
+
+/// Groups whose types have no nullable fields, so that null means absent there. A custom resource
+/// may tell the two apart.
+fn is_built_in(group: &str) -> bool {
+    matches!(group, "" | "apps" | "batch" | "autoscaling" | "policy") || group.ends_with(".k8s.io")
+}
+
+fn drop_nulls(value: &mut Value) {
+    // The depth was checked before.
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+fn implied_namespace(desired: &[Desired], release: &ReleaseId, policy: &Policy) -> Option<Desired> {
+    let name = policy.target_namespace.as_ref().filter(|_| policy.create_namespace)?;
+    let key = ObjectKey {
+        group: String::new(),
+        kind: "Namespace".to_owned(),
+        namespace: String::new(),
+        name: name.clone(),
+    };
+    if desired.iter().any(|object| object.target.key == key) {
+        return None;
+    }
+    let object = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": { label::MANAGED_BY: label::MANAGED_BY_CONVOY, label::RELEASE_UID: release.uid },
+        },
+    });
+    Some(Desired {
+        target: ObjectRef { key, version: "v1".to_owned(), plural: "namespaces".to_owned() },
+        digest: digest_of(&object),
+        object,
+        source: CREATE_NAMESPACE_SOURCE.to_owned(),
+        ignored: false,
+        implied: true,
+    })
+}

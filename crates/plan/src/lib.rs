@@ -1,0 +1,34 @@
+//! What a Release does to its target cluster, as data.
+//!
+//! [`plan`] takes the objects that rendering produced, the inventory of what was applied before and
+//! what is known of the target, and answers with a [`Plan`]: which objects are applied in which
+//! [`Wave`], which are kept because they are already right, which are pruned and which are left
+//! alone, each with its reason. When something is wrong with the input it answers with all
+//! [`Problem`]s instead, and then nothing may be applied or pruned.
+//!
+//! The inventory moves in two steps: [`Plan::write_ahead`] is stored before the first write to the
+//! target, [`settle`] after the last one. Between the two a crash loses nothing: every object that
+//! may exist on the target is named.
+
+mod desired;
+mod digest;
+mod inventory;
+mod key;
+mod kinds;
+mod order;
+mod planner;
+mod problem;
+mod report;
+
+pub use desired::{Desired, Rendered, normalize};
+pub use digest::digest_of;
+pub use inventory::{Entry, Fate, settle};
+pub use key::{ObjectKey, ObjectRef};
+pub use kinds::{KindFact, Kinds};
+pub use order::{Stage, is_guarded, is_protected_namespace, stage_of};
+pub use planner::{
+    Apply, ApplyReason, Input, Keep, KeepReason, Live, LiveObject, Plan, Policy, Prune, PruneReason, Reapply,
+    ReleaseId, Wave, keys_to_look_at, plan,
+};
+pub use problem::{Problem, Problems};
+pub use report::Counts;

@@ -1,0 +1,440 @@
+//! From a bundle and an inventory to a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::digest::in_text;
+use crate::order::rank;
+use crate::{
+    Desired, Entry, Kinds, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage, is_guarded,
+    is_protected_namespace, normalize, stage_of,
+};
+
+/// Below this count of objects a prune is never called large.
+const LARGE_PRUNE: usize = 20;
+
+/// The annotation of a Release that allows a large prune.
+const ALLOW_PRUNE_ANNOTATION: &str = "convoy.kumodo.io/allow-prune";
+
+/// Which Release a plan is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseId {
+    /// Its uid.
+    pub uid: String,
+    /// Its namespace on the host.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What the Release's spec says about applying and pruning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Namespace of namespaced objects that name none.
+    pub target_namespace: Option<String>,
+    /// Whether the target namespace is created when it is missing.
+    pub create_namespace: bool,
+    /// Whether objects that left the bundle are pruned.
+    pub prune: bool,
+    /// Whether more than half of a large inventory may be pruned at once.
+    pub allow_large_prune: bool,
+    /// Whether an object of another Release may be taken over.
+    pub adopt: bool,
+    /// Which objects are applied although nothing says that they changed.
+    pub reapply: Reapply,
+}
+
+/// Which objects are applied although their digest is recorded as applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reapply {
+    /// None.
+    #[default]
+    None,
+    /// These: they drifted.
+    Drifted(BTreeSet<ObjectKey>),
+    /// All: it was asked for, or it is not known which drifted.
+    All,
+}
+
+/// What a look at the target found of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// It does not exist, or its kind or namespace does not yet.
+    Absent,
+    /// It exists.
+    Present(LiveObject),
+}
+
+/// The facts of an existing object that a plan needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveObject {
+    /// Its uid.
+    pub uid: String,
+    /// The release-uid label, when it has one.
+    pub release_uid: Option<String>,
+    /// The owning Release in words, when the caller knows it.
+    pub owner: Option<String>,
+}
+
+/// All that a plan is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The Release.
+    pub release: &'a ReleaseId,
+    /// The rendered documents, in order.
+    pub rendered: &'a [Rendered],
+    /// What was applied before.
+    pub inventory: &'a [Entry],
+    /// What the target serves.
+    pub kinds: &'a Kinds,
+    /// What the Release's spec says.
+    pub policy: &'a Policy,
+    /// What a look at the objects of [`keys_to_look_at`] found; objects that are missing here count
+    /// as absent.
+    pub live: &'a BTreeMap<ObjectKey, Live>,
+}
+
+/// What will be done to a target, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The objects to apply, in the order of their stages.
+    pub waves: Vec<Wave>,
+    /// The objects to prune after all waves went well, in order.
+    pub prunes: Vec<Prune>,
+    /// The objects that no request is made for.
+    pub keeps: Vec<Keep>,
+    /// Digest of the plan: equal plans have equal digests. `sha256:` and 64
+    /// hexadecimal digits.
+    pub digest: String,
+}
+
+/// Objects of one stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wave {
+    /// The stage.
+    pub stage: Stage,
+    /// Its objects, in the order of their kinds and of the bundle.
+    pub applies: Vec<Apply>,
+}
+
+/// One object to apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apply {
+    /// Where it goes.
+    pub target: ObjectRef,
+    /// What is sent.
+    pub object: Value,
+    /// Digest of the object.
+    pub digest: String,
+    /// Why.
+    pub reason: ApplyReason,
+    /// The file it came from.
+    pub source: String,
+}
+
+/// Why an object is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyReason {
+    /// It is new in the bundle and does not exist.
+    Create,
+    /// It is new in the bundle, and exists without an owner.
+    Adopt,
+    /// The bundle has other content for it than was applied.
+    Changed,
+    /// An earlier apply was begun and never confirmed.
+    Unconfirmed,
+    /// It was changed on the target.
+    Drifted,
+    /// All objects are to be applied.
+    Requested,
+}
+
+/// One object to delete, when the checks on the live object allow it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prune {
+    /// The object; the resource name is empty when the target does not serve the kind.
+    pub target: ObjectRef,
+    /// The uid under which it was applied; empty when no apply was confirmed.
+    pub uid: String,
+    /// Whether it may only go when convoy created it and nothing foreign depends on it.
+    pub guarded: bool,
+    /// Whether convoy created it.
+    pub created: bool,
+    /// Why.
+    pub reason: PruneReason,
+}
+
+/// Why an object is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PruneReason {
+    /// It left the bundle.
+    LeftBundle,
+    /// Its Release is deleted.
+    ReleaseDeleted,
+    /// The target does not serve its kind; when fresh discovery says the same, it is gone.
+    KindGone,
+}
+
+/// One object that is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// The object.
+    pub key: ObjectKey,
+    /// Why.
+    pub reason: KeepReason,
+}
+
+/// Why an object is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepReason {
+    /// What was applied is what is wanted.
+    Unchanged,
+    /// The manifest asks to ignore it.
+    Ignored,
+    /// The namespace of `createNamespace` exists already.
+    NamespaceExists,
+    /// It left the bundle, but the Release does not prune.
+    PruneOff,
+    /// It left the bundle, but a cluster cannot be without it.
+    Protected,
+}
+
+struct Draft {
+    desired: Vec<Desired>,
+    kinds: Kinds,
+}
+
+/// The objects whose live state a plan depends on: those that are new in the bundle. Empty when
+/// nothing is new, so that an unchanged Release costs no request.
+///
+/// # Errors
+/// All problems of the bundle.
+pub fn keys_to_look_at(input: &Input<'_>) -> Result<Vec<ObjectRef>, Problems> {
+    let draft = draft(input)?;
+    let entries = by_key(input.inventory);
+    let is_new = |object: &Desired| !object.ignored && is_unclaimed(entries.get(&object.target.key).copied());
+    let others_change = draft.desired.iter().any(|object| {
+        !object.implied && !object.ignored && unchanged_reason(input, &entries, object).is_none()
+    });
+    Ok(draft
+        .desired
+        .iter()
+        .filter(|object| is_new(object) && (!object.implied || others_change))
+        // What the target does not serve yet cannot be there.
+        .filter(|object| {
+            let (target, key) = (&object.target, &object.target.key);
+            draft.kinds.get(&key.group, &target.version, &key.kind).is_some_and(|fact| !fact.from_bundle)
+        })
+        .map(|object| object.target.clone())
+        .collect())
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// All problems found; then nothing may be applied and nothing pruned.
+pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
+    let Draft { desired, kinds } = draft(input)?;
+    let entries = by_key(input.inventory);
+    let mut problems = Vec::new();
+    let mut keeps = Vec::new();
+    let mut applies: Vec<(Stage, usize, Apply)> = Vec::new();
+    let others_change = desired.iter().any(|object| {
+        !object.implied && !object.ignored && unchanged_reason(input, &entries, object).is_none()
+    });
+    let in_bundle: BTreeSet<ObjectKey> = desired.iter().map(|object| object.target.key.clone()).collect();
+    for object in desired {
+        let key = &object.target.key;
+        let kept = if object.ignored {
+            Some(KeepReason::Ignored)
+        } else if object.implied && !others_change && !entries.contains_key(key) {
+            Some(KeepReason::NamespaceExists)
+        } else {
+            unchanged_reason(input, &entries, &object)
+        };
+        if let Some(reason) = kept {
+            keeps.push(Keep { key: key.clone(), reason });
+            continue;
+        }
+        match apply_reason(input, &entries, &object) {
+            Ok(Some(reason)) => {
+                let Desired { target, object, digest, source, .. } = object;
+                let stage = stage_of(&target.key.group, &target.key.kind);
+                let rank = rank(&target.key.group, &target.key.kind);
+                applies.push((stage, rank, Apply { target, object, digest, reason, source }));
+            }
+            Ok(None) => keeps.push(Keep { key: key.clone(), reason: KeepReason::NamespaceExists }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let mut prunes = Vec::new();
+    for entry in input.inventory.iter().filter(|entry| !in_bundle.contains(&entry.key)) {
+        match prune_of(entry, &kinds, PruneReason::LeftBundle) {
+            Some(_) if !input.policy.prune => {
+                keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::PruneOff });
+            }
+            Some(prune) => prunes.push(prune),
+            None => keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::Protected }),
+        }
+    }
+    let applied = input.inventory.len();
+    if prunes.len() > LARGE_PRUNE && prunes.len() * 2 > applied && !input.policy.allow_large_prune {
+        problems.push(Problem::LargePrune {
+            pruned: prunes.len(),
+            applied,
+            annotation: ALLOW_PRUNE_ANNOTATION,
+        });
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    sort_prunes(&mut prunes);
+    // The sort is stable: inside a kind the order of the bundle stays.
+    applies.sort_by_key(|(stage, rank, _)| (*stage, *rank));
+    let mut waves: Vec<Wave> = Vec::new();
+    for (stage, _, apply) in applies {
+        match waves.last_mut().filter(|wave| wave.stage == stage) {
+            Some(wave) => wave.applies.push(apply),
+            None => waves.push(Wave { stage, applies: vec![apply] }),
+        }
+    }
+    let digest = plan_digest(&waves, &prunes);
+    Ok(Plan { waves, prunes, keeps, digest })
+}
+
+impl Plan {
+    /// The plan that removes all that an inventory names, for a Release that is deleted. Guarded and
+    /// protected objects are treated as in [`plan`].
+    pub fn for_deletion(inventory: &[Entry], kinds: &Kinds) -> Plan {
+        let mut prunes = Vec::new();
+        let mut keeps = Vec::new();
+        for entry in inventory {
+            match prune_of(entry, kinds, PruneReason::ReleaseDeleted) {
+                Some(prune) => prunes.push(prune),
+                None => keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::Protected }),
+            }
+        }
+        sort_prunes(&mut prunes);
+        let digest = plan_digest(&[], &prunes);
+        Plan { waves: Vec::new(), prunes, keeps, digest }
+    }
+
+    /// All objects to apply, with their stages, in order.
+    pub fn applies(&self) -> impl Iterator<Item = (Stage, &Apply)> {
+        self.waves.iter().flat_map(|wave| wave.applies.iter().map(|apply| (wave.stage, apply)))
+    }
+
+    /// Whether carrying it out makes no request.
+    pub fn is_empty(&self) -> bool {
+        self.waves.is_empty() && self.prunes.is_empty()
+    }
+}
+
+fn draft(input: &Input<'_>) -> Result<Draft, Problems> {
+    let mut kinds = input.kinds.clone();
+    let (desired, mut problems) = normalize(input.rendered, &mut kinds, input.release, input.policy);
+    let has_objects = desired.iter().any(|object| !object.implied) || !problems.is_empty();
+    if !has_objects && !input.inventory.is_empty() {
+        problems.push(Problem::EmptyBundle { applied: input.inventory.len() });
+    }
+    if problems.is_empty() { Ok(Draft { desired, kinds }) } else { Err(Problems(problems)) }
+}
+
+fn by_key(inventory: &[Entry]) -> BTreeMap<&ObjectKey, &Entry> {
+    inventory.iter().map(|entry| (&entry.key, entry)).collect()
+}
+
+fn is_unclaimed(entry: Option<&Entry>) -> bool {
+    entry.is_none_or(|entry| entry.uid.is_empty())
+}
+
+fn unchanged_reason(
+    input: &Input<'_>,
+    entries: &BTreeMap<&ObjectKey, &Entry>,
+    object: &Desired,
+) -> Option<KeepReason> {
+    let entry = entries.get(&object.target.key)?;
+    let asked = match &input.policy.reapply {
+        Reapply::None => false,
+        Reapply::Drifted(keys) => keys.contains(&object.target.key),
+        Reapply::All => true,
+    };
+    let applied =
+        !entry.uid.is_empty() && entry.digest == object.digest && entry.version == object.target.version;
+    (applied && !asked).then_some(KeepReason::Unchanged)
+}
+
+/// Why an object is applied; none when it is an implied Namespace that exists.
+fn apply_reason(
+    input: &Input<'_>,
+    entries: &BTreeMap<&ObjectKey, &Entry>,
+    object: &Desired,
+) -> Result<Option<ApplyReason>, Problem> {
+    let key = &object.target.key;
+    let entry = entries.get(key).copied();
+    if let Some(entry) = entry.filter(|entry| !is_unclaimed(Some(entry))) {
+        return Ok(Some(match &input.policy.reapply {
+            _ if entry.digest.is_empty() => ApplyReason::Unconfirmed,
+            _ if entry.digest != object.digest => ApplyReason::Changed,
+            Reapply::Drifted(keys) if keys.contains(key) => ApplyReason::Drifted,
+            Reapply::All => ApplyReason::Requested,
+            Reapply::None | Reapply::Drifted(_) => ApplyReason::Changed,
+        }));
+    }
+    let unconfirmed = if entry.is_some() { ApplyReason::Unconfirmed } else { ApplyReason::Create };
+    let Some(Live::Present(live)) = input.live.get(key) else { return Ok(Some(unconfirmed)) };
+    match &live.release_uid {
+        Some(uid) if *uid == input.release.uid => Ok(Some(ApplyReason::Unconfirmed)),
+        // An implied Namespace is only wanted to exist; several Releases may want the same.
+        _ if object.implied => Ok(None),
+        Some(uid) if !input.policy.adopt => Err(Problem::OwnedByOther {
+            key: key.clone(),
+            owner: live.owner.clone().unwrap_or_else(|| format!("the Release with the uid {uid}")),
+        }),
+        _ => Ok(Some(ApplyReason::Adopt)),
+    }
+}
+
+fn prune_of(entry: &Entry, kinds: &Kinds, reason: PruneReason) -> Option<Prune> {
+    let key = &entry.key;
+    if key.group.is_empty() && key.kind == "Namespace" && is_protected_namespace(&key.name) {
+        return None;
+    }
+    let served = kinds
+        .any_version(&key.group, &key.kind, &entry.version)
+        .filter(|(_, fact)| !fact.from_bundle)
+        .map(|(version, fact)| (version.to_owned(), fact.plural.clone()));
+    let reason = if served.is_some() { reason } else { PruneReason::KindGone };
+    let (version, plural) = served.unwrap_or_else(|| (entry.version.clone(), String::new()));
+    Some(Prune {
+        target: ObjectRef { key: key.clone(), version, plural },
+        uid: entry.uid.clone(),
+        guarded: is_guarded(&key.group, &key.kind),
+        created: entry.created,
+        reason,
+    })
+}
+
+/// Against the order of application, so that what others need goes last.
+fn sort_prunes(prunes: &mut [Prune]) {
+    prunes.sort_by(|a, b| {
+        let place = |prune: &Prune| {
+            let key = &prune.target.key;
+            (stage_of(&key.group, &key.kind), rank(&key.group, &key.kind))
+        };
+        place(b).cmp(&place(a)).then_with(|| a.target.key.cmp(&b.target.key))
+    });
+}
+
+fn plan_digest(waves: &[Wave], prunes: &[Prune]) -> String {
+    let mut hash = Sha256::new();
+    for apply in waves.iter().flat_map(|wave| &wave.applies) {
+        hash.update(format!("apply {} {} {}\n", apply.target.api_version(), apply.target, apply.digest));
+    }
+    for prune in prunes {
+        hash.update(format!("prune {} {}\n", prune.target, prune.uid));
+    }
+    in_text(&hash.finalize())
+}

@@ -1,0 +1,66 @@
+//! A plan in short.
+
+use std::fmt;
+
+use crate::{ApplyReason, KeepReason, Plan};
+
+/// How many objects meet which end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Objects that are new on the target.
+    pub create: usize,
+    /// Objects that exist and are applied.
+    pub change: usize,
+    /// Objects that are right already.
+    pub unchanged: usize,
+    /// Objects that are deleted.
+    pub prune: usize,
+    /// Objects that are left alone for another reason.
+    pub left: usize,
+}
+
+impl Plan {
+    /// Counts the objects of the plan.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts { prune: self.prunes.len(), ..Counts::default() };
+        for (_, apply) in self.applies() {
+            match apply.reason {
+                ApplyReason::Create => counts.create += 1,
+                ApplyReason::Adopt
+                | ApplyReason::Changed
+                | ApplyReason::Unconfirmed
+                | ApplyReason::Drifted
+                | ApplyReason::Requested => counts.change += 1,
+            }
+        }
+        for keep in &self.keeps {
+            match keep.reason {
+                KeepReason::Unchanged => counts.unchanged += 1,
+                KeepReason::Ignored
+                | KeepReason::NamespaceExists
+                | KeepReason::PruneOff
+                | KeepReason::Protected => counts.left += 1,
+            }
+        }
+        counts
+    }
+}
+
+impl fmt::Display for Counts {
+    /// `2 to create, 1 to change, 3 unchanged`; what is zero is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.create, "to create"),
+            (self.change, "to change"),
+            (self.unchanged, "unchanged"),
+            (self.prune, "to prune"),
+            (self.left, "left alone"),
+        ];
+        let mut separator = "";
+        for (count, what) in parts.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{separator}{count} {what}")?;
+            separator = ", ";
+        }
+        if separator.is_empty() { f.write_str("nothing to do") } else { Ok(()) }
+    }
+}

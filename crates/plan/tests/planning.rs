@@ -1,0 +1,474 @@
+//! Plans as tables: what is applied, kept, pruned and refused.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_plan::{
+    ApplyReason, Entry, Fate, Input, KeepReason, Kinds, Live, LiveObject, ObjectKey, Plan, Policy, Problem,
+    Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan, settle,
+};
+use serde_json::{Value, json};
+
+fn kinds() -> Kinds {
+    let mut kinds = Kinds::default();
+    for (group, version, kind, plural, namespaced) in [
+        ("", "v1", "ConfigMap", "configmaps", true),
+        ("", "v1", "Namespace", "namespaces", false),
+        ("", "v1", "Secret", "secrets", true),
+        ("", "v1", "Service", "services", true),
+        ("apps", "v1", "Deployment", "deployments", true),
+        ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false),
+        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+        (
+            "admissionregistration.k8s.io",
+            "v1",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            false,
+        ),
+    ] {
+        kinds.insert(group, version, kind, plural, namespaced);
+    }
+    kinds
+}
+
+struct Case {
+    release: ReleaseId,
+    rendered: Vec<Rendered>,
+    inventory: Vec<Entry>,
+    kinds: Kinds,
+    policy: Policy,
+    live: BTreeMap<ObjectKey, Live>,
+}
+
+impl Case {
+    fn new(objects: Vec<Value>) -> Case {
+        let rendered = objects
+            .into_iter()
+            .enumerate()
+            .map(|(index, object)| Rendered { source: format!("file-{index}.yaml"), object })
+            .collect();
+        Case {
+            release: ReleaseId { uid: "uid-1".into(), namespace: "team".into(), name: "web".into() },
+            rendered,
+            inventory: Vec::new(),
+            kinds: kinds(),
+            policy: Policy { target_namespace: Some("web".into()), prune: true, ..Policy::default() },
+            live: BTreeMap::new(),
+        }
+    }
+
+    fn input(&self) -> Input<'_> {
+        Input {
+            release: &self.release,
+            rendered: &self.rendered,
+            inventory: &self.inventory,
+            kinds: &self.kinds,
+            policy: &self.policy,
+            live: &self.live,
+        }
+    }
+
+    fn plan(&self) -> Result<Plan, Problems> {
+        plan(&self.input())
+    }
+
+    /// Carries the plan out with success and settles the inventory.
+    fn deliver(&mut self) -> Plan {
+        let plan = self.plan().unwrap();
+        let mut fates = BTreeMap::new();
+        for (_, apply) in plan.applies() {
+            let uid = format!("uid of {}", apply.target);
+            let fate = Fate::Applied {
+                uid,
+                digest: apply.digest.clone(),
+                resource_version: "1".into(),
+                created: true,
+            };
+            fates.insert(apply.target.key.clone(), fate);
+        }
+        for prune in &plan.prunes {
+            fates.insert(prune.target.key.clone(), Fate::Pruned);
+        }
+        self.inventory = settle(&plan.write_ahead(&self.inventory), &fates);
+        plan
+    }
+}
+
+fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { group: String::new(), kind: kind.into(), namespace: namespace.into(), name: name.into() }
+}
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}})
+}
+
+fn names(plan: &Plan) -> Vec<(Stage, String, ApplyReason)> {
+    plan.applies().map(|(stage, apply)| (stage, apply.target.to_string(), apply.reason)).collect()
+}
+
+fn problems(case: &Case) -> Vec<String> {
+    case.plan().unwrap_err().0.iter().map(Problem::to_string).collect()
+}
+
+#[test]
+fn objects_go_in_stages_and_kind_order_whatever_their_order_in_the_bundle() {
+    let case = Case::new(vec![
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "hook"}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "front"}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}),
+        config_map("settings", "1"),
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {"group": "example.com", "names": {"kind": "Widget", "plural": "widgets"},
+                "scope": "Namespaced", "versions": [{"name": "v1", "served": true}]}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}),
+    ]);
+    let create = ApplyReason::Create;
+    assert_eq!(
+        names(&case.plan().unwrap()),
+        [
+            (Stage::Namespaces, "Namespace web".to_owned(), create),
+            (
+                Stage::Definitions,
+                "CustomResourceDefinition.apiextensions.k8s.io widgets.example.com".to_owned(),
+                create
+            ),
+            (Stage::Prerequisites, "ConfigMap web/settings".to_owned(), create),
+            (Stage::Workloads, "Service web/front".to_owned(), create),
+            (Stage::Workloads, "Deployment.apps web/front".to_owned(), create),
+            (Stage::Workloads, "Widget.example.com web/w".to_owned(), create),
+            (
+                Stage::Admission,
+                "ValidatingWebhookConfiguration.admissionregistration.k8s.io hook".to_owned(),
+                create
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_kind_that_only_a_definition_of_the_bundle_brings_is_planned_but_not_looked_at() {
+    let case = Case::new(vec![
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {"group": "example.com", "names": {"kind": "Widget", "plural": "widgets"},
+                "scope": "Cluster", "versions": [{"name": "v1", "served": true}, {"name": "v0", "served": false}]}}),
+    ]);
+    let looked_at: Vec<String> = keys_to_look_at(&case.input()).unwrap().iter().map(|r| r.path()).collect();
+    assert_eq!(looked_at, ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"]);
+    let plan = case.plan().unwrap();
+    let widget = plan.applies().last().unwrap().1;
+    assert_eq!(widget.target.path(), "/apis/example.com/v1/widgets/w");
+}
+
+#[test]
+fn what_is_sent_has_our_labels_a_namespace_and_nothing_of_the_servers() {
+    let mut map = config_map("settings", "1");
+    map["metadata"]["labels"] = json!({"app": "web", "app.kubernetes.io/managed-by": "Helm"});
+    map["metadata"]["resourceVersion"] = json!("");
+    map["metadata"]["creationTimestamp"] = Value::Null;
+    map["metadata"]["annotations"] = Value::Null;
+    map["status"] = json!({});
+    let case = Case::new(vec![
+        map,
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "other"},
+            "spec": {"clusterIP": null, "ports": [{"port": 80, "nodePort": null}]}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "all", "namespace": "ignored"}, "aggregationRule": {"clusterRoleSelectors": []}, "rules": []}),
+    ]);
+    let plan = case.plan().unwrap();
+    let sent: Vec<Value> = plan.applies().map(|(_, apply)| apply.object.clone()).collect();
+    let labels = json!({"app.kubernetes.io/managed-by": "convoy", "convoy.kumodo.io/release-uid": "uid-1"});
+    assert_eq!(
+        sent,
+        [
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web",
+                "labels": {"app": "web", "app.kubernetes.io/managed-by": "convoy", "convoy.kumodo.io/release-uid": "uid-1"}},
+                "data": {"a": "1"}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "all", "labels": labels}, "aggregationRule": {"clusterRoleSelectors": []}}),
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "other", "labels": labels},
+                "spec": {"ports": [{"port": 80}]}}),
+        ]
+    );
+}
+
+#[test]
+fn an_unchanged_bundle_plans_nothing_and_looks_at_nothing() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    case.policy.create_namespace = true;
+    case.deliver();
+    assert_eq!(keys_to_look_at(&case.input()).unwrap(), []);
+    let again = case.plan().unwrap();
+    assert!(again.is_empty(), "{again:?}");
+    assert_eq!(again.counts().unchanged, 3);
+}
+
+#[test]
+fn a_shared_target_namespace_is_neither_claimed_nor_looked_at_again() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.policy.create_namespace = true;
+    let namespace = key("Namespace", "", "web");
+    let other = LiveObject { uid: "n".into(), release_uid: Some("uid-2".into()), owner: None };
+    case.live.insert(namespace.clone(), Live::Present(other));
+    let plan = case.deliver();
+    assert_eq!(plan.counts().left, 1);
+    assert!(!case.inventory.iter().any(|entry| entry.key == namespace));
+    assert_eq!(keys_to_look_at(&case.input()).unwrap(), []);
+    assert!(case.plan().unwrap().is_empty());
+}
+
+#[test]
+fn only_the_changed_object_is_applied() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    case.deliver();
+    case.rendered[1].object = config_map("b", "2");
+    let plan = case.plan().unwrap();
+    assert_eq!(names(&plan), [(Stage::Prerequisites, "ConfigMap web/b".to_owned(), ApplyReason::Changed)]);
+    assert_eq!(plan.counts().to_string(), "1 to change, 1 unchanged");
+}
+
+#[test]
+fn drifted_objects_are_applied_again_and_all_when_asked_for() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    case.deliver();
+    case.policy.reapply = Reapply::Drifted(BTreeSet::from([key("ConfigMap", "web", "b")]));
+    assert_eq!(
+        names(&case.plan().unwrap()),
+        [(Stage::Prerequisites, "ConfigMap web/b".to_owned(), ApplyReason::Drifted)]
+    );
+    case.policy.reapply = Reapply::All;
+    assert_eq!(case.plan().unwrap().counts().change, 2);
+}
+
+#[test]
+fn what_left_the_bundle_is_pruned_against_the_order_of_kinds() {
+    let mut case = Case::new(vec![
+        config_map("a", "1"),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "extra"}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}),
+    ]);
+    case.deliver();
+    case.rendered.truncate(1);
+    let plan = case.plan().unwrap();
+    let pruned: Vec<(String, String, bool)> =
+        plan.prunes.iter().map(|p| (p.target.to_string(), p.uid.clone(), p.guarded)).collect();
+    let want = |object: &str, guarded| (object.to_owned(), format!("uid of {object}"), guarded);
+    assert_eq!(
+        pruned,
+        [want("Deployment.apps web/d", false), want("Secret web/s", false), want("Namespace extra", true)]
+    );
+    let kept = plan.keeps.iter().find(|keep| keep.key.name == "kube-system").unwrap();
+    assert_eq!(kept.reason, KeepReason::Protected);
+
+    case.policy.prune = false;
+    let plan = case.plan().unwrap();
+    assert_eq!(plan.prunes, []);
+    assert!(plan.keeps.iter().any(|keep| keep.reason == KeepReason::PruneOff));
+    case.deliver();
+    assert_eq!(case.inventory.len(), 5, "what is not pruned stays recorded");
+}
+
+#[test]
+fn an_empty_render_prunes_nothing_where_there_was_something() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.deliver();
+    for documents in
+        [vec![], vec![Value::Null], vec![json!({"apiVersion": "v1", "kind": "List", "items": []})]]
+    {
+        case.rendered =
+            documents.into_iter().map(|object| Rendered { source: "empty.yaml".into(), object }).collect();
+        case.policy.create_namespace = true;
+        assert_eq!(
+            problems(&case),
+            ["rendering gave no objects, but the Release has 1 on the target; nothing is pruned \
+              (delete the Release to remove them)"]
+        );
+    }
+    case.inventory.clear();
+    case.policy.create_namespace = false;
+    assert!(case.plan().unwrap().is_empty(), "a Release that never had an object may be empty");
+}
+
+#[test]
+fn all_problems_are_reported_and_none_hides_another() {
+    let mut case = Case::new(vec![
+        json!("text"),
+        json!({"kind": "ConfigMap", "metadata": {"name": "a"}}),
+        json!({"apiVersion": "v1", "metadata": {"name": "a"}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": 7}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "../../nodes/n"}}),
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
+        json!({"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "d"}}),
+        json!({"apiVersion": "a/b/c", "kind": "Deployment", "metadata": {"name": "d"}}),
+        config_map("twice", "1"),
+        config_map("twice", "2"),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "l", "labels": []}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "n", "namespace": "a/b"}}),
+    ]);
+    assert_eq!(
+        problems(&case),
+        [
+            "file-0.yaml: not a Kubernetes object: the document is no mapping",
+            "file-1.yaml: not a Kubernetes object: the ConfigMap has no apiVersion",
+            "file-2.yaml: not a Kubernetes object: it has no kind",
+            "file-3.yaml: ConfigMap has no metadata.name",
+            "file-4.yaml: ConfigMap has metadata.generateName; give it a metadata.name, for it is applied again and again",
+            "file-5.yaml: ConfigMap has the name 7, which is no string; quote it",
+            "file-6.yaml: ConfigMap has the impossible name \"../../nodes/n\"",
+            "file-7.yaml: the target serves no Widget in example.com/v1; install its CustomResourceDefinition first, or put it into this Release",
+            "file-8.yaml: the target serves no Deployment in apps/v1beta1; it serves v1",
+            "file-9.yaml: not a Kubernetes object: the Deployment has the odd apiVersion \"a/b/c\"",
+            "ConfigMap web/twice is in the bundle twice: in file-10.yaml and in file-11.yaml; remove one",
+            "file-12.yaml: not a Kubernetes object: the ConfigMap \"l\" has metadata, labels or annotations that are no mapping",
+            "file-13.yaml: ConfigMap \"n\" has the namespace \"a/b\", which is no namespace's name",
+        ]
+    );
+    case.policy.target_namespace = None;
+    case.rendered = vec![Rendered { source: "x.yaml".into(), object: config_map("a", "1") }];
+    assert_eq!(
+        problems(&case),
+        ["x.yaml: ConfigMap a has no namespace, and the Release has no spec.targetNamespace; set one"]
+    );
+}
+
+#[test]
+fn hostile_nesting_is_a_problem_and_no_overflow() {
+    let mut deep = json!({});
+    for _ in 0..1_000 {
+        deep = Value::Array(vec![deep]);
+    }
+    let mut map = config_map("deep", "1");
+    map["data"] = deep;
+    let mut list = config_map("a", "1");
+    for _ in 0..10 {
+        list = json!({"apiVersion": "v1", "kind": "List", "items": [list]});
+    }
+    let case = Case::new(vec![map, list]);
+    assert_eq!(
+        problems(&case),
+        [
+            "file-1.yaml item 0 item 0 item 0 item 0: not a Kubernetes object: lists are nested deeper than 4",
+            "file-0.yaml: not a Kubernetes object: it is nested deeper than 100 levels",
+        ]
+    );
+}
+
+#[test]
+fn lists_are_flattened() {
+    let case = Case::new(vec![json!({"apiVersion": "v1", "kind": "ConfigMapList",
+        "items": [config_map("a", "1"), config_map("b", "1")]})]);
+    assert_eq!(case.plan().unwrap().counts().create, 2);
+}
+
+#[test]
+fn an_object_of_another_release_is_a_problem_and_an_ownerless_one_is_adopted() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    let live = |release_uid: Option<&str>, owner: Option<&str>| {
+        Live::Present(LiveObject {
+            uid: "u".into(),
+            release_uid: release_uid.map(str::to_owned),
+            owner: owner.map(str::to_owned),
+        })
+    };
+    case.live.insert(key("ConfigMap", "web", "a"), live(None, None));
+    assert_eq!(names(&case.plan().unwrap())[0].2, ApplyReason::Adopt);
+    case.live.insert(key("ConfigMap", "web", "a"), live(Some("uid-1"), None));
+    assert_eq!(names(&case.plan().unwrap())[0].2, ApplyReason::Unconfirmed);
+    case.live.insert(key("ConfigMap", "web", "a"), live(Some("uid-2"), Some("the Release team/db")));
+    case.live.insert(key("ConfigMap", "web", "b"), live(Some("uid-3"), None));
+    assert_eq!(
+        problems(&case),
+        [
+            "ConfigMap web/a belongs to the Release team/db; remove it from one of the two",
+            "ConfigMap web/b belongs to the Release with the uid uid-3; remove it from one of the two",
+        ]
+    );
+    case.policy.adopt = true;
+    assert_eq!(case.plan().unwrap().counts().change, 2);
+}
+
+#[test]
+fn an_ignored_object_is_neither_applied_nor_pruned() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.deliver();
+    case.rendered[0].object["metadata"]["annotations"] = json!({"convoy.kumodo.io/ignore": "true"});
+    case.rendered[0].object["data"] = json!({"a": "2"});
+    let plan = case.plan().unwrap();
+    assert!(plan.is_empty());
+    assert_eq!(plan.keeps[0].reason, KeepReason::Ignored);
+}
+
+#[test]
+fn a_large_prune_needs_a_word_from_the_user() {
+    let mut case = Case::new((0..30).map(|i| config_map(&format!("c{i}"), "1")).collect());
+    case.deliver();
+    case.rendered.truncate(9);
+    assert_eq!(
+        case.plan().unwrap_err().0,
+        [Problem::LargePrune { pruned: 21, applied: 30, annotation: "convoy.kumodo.io/allow-prune" }]
+    );
+    case.policy.allow_large_prune = true;
+    assert_eq!(case.plan().unwrap().prunes.len(), 21);
+}
+
+#[test]
+fn an_entry_whose_kind_is_gone_is_marked_so() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.kinds.insert("example.com", "v1", "Widget", "widgets", true);
+    case.rendered.push(Rendered {
+        source: "w.yaml".into(),
+        object: json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
+    });
+    case.deliver();
+    case.rendered.truncate(1);
+    case.kinds = kinds();
+    assert_eq!(case.plan().unwrap().prunes[0].reason, PruneReason::KindGone);
+    let deletion = Plan::for_deletion(&case.inventory, &case.kinds);
+    let reasons: Vec<PruneReason> = deletion.prunes.iter().map(|prune| prune.reason).collect();
+    assert_eq!(reasons, [PruneReason::KindGone, PruneReason::ReleaseDeleted]);
+}
+
+#[test]
+fn a_crash_between_write_ahead_and_settle_never_makes_old_content_look_applied() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.deliver();
+    case.rendered[0].object = config_map("a", "2");
+    let ahead = case.plan().unwrap().write_ahead(&case.inventory);
+    // The apply went out, the process died, and meanwhile the source went back to the old content.
+    case.inventory = ahead;
+    case.rendered[0].object = config_map("a", "1");
+    assert_eq!(names(&case.plan().unwrap())[0].2, ApplyReason::Unconfirmed);
+}
+
+#[test]
+fn a_crash_between_a_prune_and_settle_never_makes_the_object_look_present() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    case.deliver();
+    let removed = case.rendered.pop().unwrap();
+    // The delete went out, the process died, and meanwhile the source has the object again.
+    case.inventory = case.plan().unwrap().write_ahead(&case.inventory);
+    case.rendered.push(removed);
+    assert_eq!(
+        names(&case.plan().unwrap()),
+        [(Stage::Prerequisites, "ConfigMap web/b".to_owned(), ApplyReason::Unconfirmed)]
+    );
+}
+
+#[test]
+fn paths_escape_nothing_that_a_name_may_hold_and_everything_else() {
+    let case = Case::new(vec![json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "system:a b?c#d"}})]);
+    assert_eq!(
+        case.plan().unwrap().applies().next().unwrap().1.target.path(),
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%3Fc%23d"
+    );
+}
