@@ -4,8 +4,10 @@
 //! `/registry/convoy.kumodo.io/releases/default/web`, values are opaque, and **one** revision counter
 //! counts the writes to all of them, so that resource versions of different kinds can be compared.
 //! Writes are optimistic: the caller says which revision it read, and a lost race carries the current
-//! value back. [`memory`] keeps everything in memory; every backend answers the same conformance suite.
+//! value back. [`memory`] keeps everything in memory, [`embedded`] in one
+//! file that survives a crash; every backend answers the same conformance suite.
 
+pub mod embedded;
 mod error;
 mod history;
 pub mod memory;

@@ -7,6 +7,7 @@ mod watching;
 
 use std::sync::Arc;
 
+use convoy_storage::embedded::{EmbeddedOptions, EmbeddedStorage};
 use convoy_storage::{HistoryLimits, Storage, memory::MemoryStorage};
 
 /// Makes one test per behaviour and backend.
@@ -27,6 +28,7 @@ macro_rules! conformance {
 macro_rules! backends {
     ($($module:ident :: $case:ident),* $(,)?) => {
         conformance!(memory, (crate::memory_storage(), ()); $($module :: $case),*);
+        conformance!(embedded, crate::embedded_storage(); $($module :: $case),*);
     };
 }
 
@@ -37,6 +39,13 @@ fn limits() -> HistoryLimits {
 
 fn memory_storage() -> Arc<dyn Storage> {
     Arc::new(MemoryStorage::new(limits()))
+}
+
+fn embedded_storage() -> (Arc<dyn Storage>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = EmbeddedOptions { history: limits(), ..EmbeddedOptions::default() };
+    let storage = EmbeddedStorage::open(&folder.path().join("store"), options).unwrap();
+    (Arc::new(storage), folder)
 }
 
 backends! {
