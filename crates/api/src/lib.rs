@@ -7,6 +7,8 @@
 //! have defaults), and a decoder works object by object: a caller that lists many objects uses
 //! [`decode`] on each, so that a single object which does not decode cannot hide the others.
 
+#![warn(missing_docs)]
+
 mod artifact;
 mod cluster;
 mod condition;

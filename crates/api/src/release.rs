@@ -134,8 +134,10 @@ pub struct ValuesReference {
 /// The kinds that values can come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ValuesKind {
+    /// A ConfigMap.
     #[default]
     ConfigMap,
+    /// A Secret.
     Secret,
 }
 
@@ -181,16 +183,20 @@ pub struct ApplyPolicy {
 /// What to do about fields that another field manager owns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConflictPolicy {
+    /// Take the fields over.
     #[default]
     Force,
+    /// Stop, and name the fields and their manager.
     Fail,
 }
 
 /// What happens to the objects when the Release is deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
+    /// They are deleted.
     #[default]
     Delete,
+    /// They stay, and convoy forgets them.
     Orphan,
 }
 
@@ -206,8 +212,10 @@ pub struct DriftPolicy {
 /// What is done about an object that was changed on the target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
+    /// It is applied again.
     #[default]
     Correct,
+    /// The status says so.
     Report,
 }
 
@@ -354,9 +362,13 @@ pub struct HistoryEntry {
 /// How a delivery ended, or that it has not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Outcome {
+    /// It is under way.
     #[default]
     Progressing,
+    /// All objects were applied and, where it was asked for, became healthy.
     Succeeded,
+    /// The target refused an object, or health did not come in time.
     Failed,
+    /// A newer revision came before it ended.
     Superseded,
 }

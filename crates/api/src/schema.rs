@@ -4,7 +4,7 @@
 
 use schemars::transform::{RecursiveTransform, Transform as _};
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub(crate) fn is_zero(number: &i32) -> bool {
     *number == 0
@@ -50,6 +50,39 @@ pub(crate) fn date_time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time"})
 }
 
+/// An optional field is "this or null"; here it is just this.
+fn unwrap_optional(node: &mut Map<String, Value>) {
+    let Some(Value::Array(choices)) = node.get("anyOf") else { return };
+    let mut named = choices.iter().filter(|choice| {
+        let null_type = choice.get("type").is_some_and(|name| name == "null");
+        let null_enum = choice.get("enum").is_some_and(|values| *values == json!([null]));
+        !(null_type || null_enum)
+    });
+    if let (Some(Value::Object(choice)), None) = (named.next().cloned(), named.next()) {
+        node.remove("anyOf");
+        for (keyword, value) in choice {
+            // What the field says of itself stands before what its type says.
+            node.entry(keyword).or_insert(value);
+        }
+    }
+}
+
+/// Documented variants come as `oneOf` of one-valued enums; here they are one enum.
+fn unite_variants(node: &mut Map<String, Value>) {
+    let Some(Value::Array(variants)) = node.get("oneOf") else { return };
+    let mut values = Vec::new();
+    for variant in variants {
+        match (variant.get("const"), variant.get("enum").and_then(Value::as_array)) {
+            (Some(value), _) => values.push(value.clone()),
+            (None, Some(some)) => values.extend(some.iter().cloned()),
+            (None, None) => return,
+        }
+    }
+    node.remove("oneOf");
+    node.insert("type".to_owned(), json!("string"));
+    node.insert("enum".to_owned(), Value::Array(values));
+}
+
 /// The structural schema of a type.
 pub(crate) fn structural<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
@@ -68,6 +101,11 @@ pub(crate) fn structural<T: JsonSchema>() -> Value {
             if let Some(named) = named {
                 node.insert("type".to_owned(), named);
             }
+        }
+        unwrap_optional(node);
+        unite_variants(node);
+        if let Some(Value::String(description)) = node.get_mut("description") {
+            *description = description.replace('\n', " ");
         }
         if let Some(Value::Array(values)) = node.get_mut("enum") {
             values.retain(|value| !value.is_null());

@@ -5,6 +5,8 @@
 //! kind to the shard of its own namespace and name. The apiserver writes the shard on the object as
 //! the label `convoy.kumodo.io/shard`, so that a replica can list only what it owns.
 
+#![warn(missing_docs)]
+
 use std::num::NonZeroU32;
 
 /// The shard count when `--shards` is not given; equal on every component.

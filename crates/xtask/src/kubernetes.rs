@@ -98,14 +98,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!("{}", bin.display());
         return Ok(());
     }
-    fs::create_dir_all(&bin).with_context(|| format!("could not create {}", bin.display()))?;
-    let chosen = |program: &&Program| {
+    let chosen = |program: &Program| {
         arguments.programs.is_empty() || arguments.programs.iter().any(|name| name == program.name)
     };
-    for program in PROGRAMS.iter().filter(chosen) {
-        build(program, &bin)?;
-    }
-    Ok(())
+    build_chosen(&bin, chosen)
+}
+
+/// Builds every program that is not up to date.
+pub(crate) fn build_all() -> anyhow::Result<()> {
+    build_chosen(&bin_dir()?, |_| true)
+}
+
+fn build_chosen(bin: &Path, chosen: impl Fn(&Program) -> bool) -> anyhow::Result<()> {
+    fs::create_dir_all(bin).with_context(|| format!("could not create {}", bin.display()))?;
+    PROGRAMS.iter().filter(|program| chosen(program)).try_for_each(|program| build(program, bin))
 }
 
 fn build(program: &Program, bin: &Path) -> anyhow::Result<()> {

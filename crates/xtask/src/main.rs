@@ -3,7 +3,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod kubernetes;
+mod test;
+mod tidy;
 mod workspace;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -19,10 +23,26 @@ struct Arguments {
 enum Command {
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
+    /// Check format, lints, layering and licences, then run all tests.
+    Test(test::Arguments),
+    /// Check the repository's shape: crate arrows, orphan modules, long files, docs of pure crates.
+    Tidy,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Tidy => tidy::run(),
     }
 }
