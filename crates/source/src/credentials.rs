@@ -1,0 +1,155 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+/// What a Secret gives for a Git server: how to log in and whom to trust. Its `Debug` shows no value.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// The whole value of the `Authorization` header.
+    authorization: Option<String>,
+    /// DER certificates to trust instead of the built-in roots; empty for the built-in roots.
+    roots: Vec<Vec<u8>>,
+}
+
+/// Why a Secret's data cannot be used. Names keys, never values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialsError {
+    /// One of the pair `username` and `password` is missing.
+    #[error("key {missing:?} is missing: basic authentication needs username and password")]
+    HalfBasic {
+        /// The key that is not there.
+        missing: &'static str,
+    },
+    /// Both ways of logging in at once.
+    #[error("both password and bearerToken are given: keep one")]
+    Ambiguous,
+    /// A value that cannot stand in a header.
+    #[error("key {key:?} is empty, not text, or holds control characters")]
+    Value {
+        /// The key with the bad value.
+        key: &'static str,
+    },
+    /// `ca.crt` without a certificate.
+    #[error("key \"ca.crt\" holds no PEM certificate")]
+    Ca,
+    /// A Secret for SSH.
+    #[error(
+        "key \"identity\" is for Git over SSH, which is not supported yet: use username and password, or bearerToken"
+    )]
+    Ssh,
+}
+
+impl Credentials {
+    /// Reads the keys `username` and `password`, or `bearerToken`, and optionally `ca.crt`. Other keys
+    /// are ignored. A single newline at the end of a value is not part of it: `echo` puts it there.
+    pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, CredentialsError> {
+        let username = text(data, "username")?;
+        let password = text(data, "password")?;
+        let token = text(data, "bearerToken")?;
+        let authorization = match (username, password, token) {
+            (_, Some(_), Some(_)) => return Err(CredentialsError::Ambiguous),
+            (Some(username), Some(password), None) if !username.contains(':') => {
+                Some(format!("Basic {}", base64(format!("{username}:{password}").as_bytes())))
+            }
+            (Some(_), Some(_), None) => return Err(CredentialsError::Value { key: "username" }),
+            (_, None, Some(token)) => Some(format!("Bearer {token}")),
+            (Some(_), None, None) => return Err(CredentialsError::HalfBasic { missing: "password" }),
+            (None, Some(_), None) => return Err(CredentialsError::HalfBasic { missing: "username" }),
+            (None, None, None) if data.contains_key("identity") => return Err(CredentialsError::Ssh),
+            (None, None, None) => None,
+        };
+        let roots = match data.get("ca.crt") {
+            Some(pem) => certificates(pem).ok_or(CredentialsError::Ca)?,
+            None => Vec::new(),
+        };
+        Ok(Self { authorization, roots })
+    }
+
+    pub(crate) fn authorization(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
+    pub(crate) fn roots(&self) -> &[Vec<u8>] {
+        &self.roots
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("authorization", &self.authorization.as_ref().map(|_| "redacted"))
+            .field("roots", &self.roots.len())
+            .finish()
+    }
+}
+
+fn text<'a>(
+    data: &'a BTreeMap<String, Vec<u8>>,
+    key: &'static str,
+) -> Result<Option<&'a str>, CredentialsError> {
+    let Some(bytes) = data.get(key) else { return Ok(None) };
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && !text.chars().any(char::is_control) => Ok(Some(text)),
+        _ => Err(CredentialsError::Value { key }),
+    }
+}
+
+fn certificates(pem: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()?;
+    (!found.is_empty()).then(|| found.into_iter().map(|certificate| certificate.to_vec()).collect())
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(pairs: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn basic_and_bearer_become_a_header() {
+        let basic =
+            Credentials::from_secret(&secret(&[("username", "git"), ("password", "s3cret\n")])).unwrap();
+        assert_eq!(basic.authorization(), Some("Basic Z2l0OnMzY3JldA=="));
+        let bearer = Credentials::from_secret(&secret(&[("bearerToken", "abc")])).unwrap();
+        assert_eq!(bearer.authorization(), Some("Bearer abc"));
+        assert_eq!(Credentials::from_secret(&secret(&[("other", "x")])).unwrap().authorization(), None);
+    }
+
+    #[test]
+    fn bad_secrets_are_named_by_key() {
+        let half = |missing| CredentialsError::HalfBasic { missing };
+        for (pairs, want) in [
+            (vec![("username", "git")], half("password")),
+            (vec![("password", "x")], half("username")),
+            (vec![("username", "g"), ("password", "x"), ("bearerToken", "y")], CredentialsError::Ambiguous),
+            (vec![("username", "a:b"), ("password", "x")], CredentialsError::Value { key: "username" }),
+            (vec![("username", "a"), ("password", "")], CredentialsError::Value { key: "password" }),
+            (vec![("bearerToken", "a\r\nX-Evil: 1")], CredentialsError::Value { key: "bearerToken" }),
+            (vec![("ca.crt", "not a certificate")], CredentialsError::Ca),
+            (vec![("identity", "-----BEGIN")], CredentialsError::Ssh),
+        ] {
+            assert_eq!(Credentials::from_secret(&secret(&pairs)).unwrap_err(), want, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let data = secret(&[("username", "CANARY"), ("password", "CANARY")]);
+        let shown = format!("{:?}", Credentials::from_secret(&data).unwrap());
+        assert!(
+            shown.contains("redacted") && !shown.contains("CANARY") && !shown.contains("Q0FOQVJZ"),
+            "{shown}"
+        );
+    }
+}

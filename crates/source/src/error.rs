@@ -1,0 +1,216 @@
+use convoy_api::reason;
+
+use crate::credentials::CredentialsError;
+use crate::reference::RefError;
+use crate::tree::TreeError;
+use crate::url::UrlError;
+
+/// A fetch that failed: what was wanted from where; the [`Failure`] is its source.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot fetch {wanted} from {url}")]
+pub struct FetchError {
+    /// The reference, for example `branch "main"`.
+    pub wanted: String,
+    /// The URL without credentials, or a placeholder when it could not be read.
+    pub url: String,
+    /// What went wrong.
+    #[source]
+    pub failure: Failure,
+}
+
+/// What went wrong in a fetch, and what to do about it. No variant holds a credential.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The URL of the GitRepository.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The reference of the GitRepository.
+    #[error(transparent)]
+    Reference(#[from] RefError),
+    /// More than one of branch, tag and commit.
+    #[error("spec.ref names more than one of branch, tag and commit: keep one")]
+    AmbiguousReference,
+    /// The Secret of the GitRepository.
+    #[error("the Secret of spec.secretRef cannot be used")]
+    Credentials(#[from] CredentialsError),
+    /// `file://` outside of standalone.
+    #[error("file:// URLs are allowed in standalone only: use https://")]
+    FileUrl,
+    /// Credentials would cross the network in clear text.
+    #[error("credentials would be sent in clear text: use https://")]
+    ClearTextCredentials,
+    /// The host's address may not be connected to.
+    #[error("the host's address {address} is {kind}, which convoy does not connect to")]
+    AddressRefused {
+        /// The address that the name resolved to.
+        address: std::net::IpAddr,
+        /// What sort of address it is.
+        kind: &'static str,
+    },
+    /// A redirect that is not followed.
+    #[error("the server redirects to {to}, which is not followed {why}: put the final URL into spec.url")]
+    Redirect {
+        /// Scheme and host of the target, without credentials.
+        to: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// No connection, or it broke.
+    #[error("the server cannot be reached: {detail}")]
+    Unreachable {
+        /// What the system says.
+        detail: String,
+    },
+    /// The server's certificate is not trusted.
+    #[error(
+        "the server's certificate is not trusted ({detail}): if a private CA signed it, put the CA's certificate into key ca.crt of the Secret"
+    )]
+    Certificate {
+        /// What TLS says.
+        detail: String,
+    },
+    /// 401 or 403 without credentials.
+    #[error(
+        "the server wants credentials (HTTP {status}): name a Secret with username and password, or bearerToken, in spec.secretRef"
+    )]
+    CredentialsMissing {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// 401 or 403 despite credentials.
+    #[error(
+        "the server refuses the credentials of spec.secretRef (HTTP {status}): check them and their right to read this repository"
+    )]
+    CredentialsRefused {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// 404.
+    #[error(
+        "there is no such repository (HTTP 404): check the URL; some servers answer so when credentials are missing"
+    )]
+    RepositoryNotFound,
+    /// Another HTTP status.
+    #[error("the server answers HTTP {status}")]
+    Status {
+        /// The status.
+        status: u16,
+    },
+    /// Not a Git server, or the "dumb" protocol of plain file servers.
+    #[error("the server does not speak Git's smart HTTP protocol here: check the URL")]
+    NotGit,
+    /// Something broke in the protocol.
+    #[error("the server's answer cannot be understood: {detail}")]
+    Protocol {
+        /// What was wrong.
+        detail: String,
+    },
+    /// No folder, or no repository in it.
+    #[error("there is no readable Git repository in this folder: {detail}")]
+    NotARepository {
+        /// What was wrong.
+        detail: String,
+    },
+    /// No commit yet.
+    #[error("the repository is empty: push a first commit")]
+    Empty,
+    /// No such branch or tag.
+    #[error("it does not exist there: check spec.ref, or push it")]
+    ReferenceNotFound,
+    /// No such commit.
+    #[error("the server has no such commit, or does not hand it out by id: name a branch or a tag")]
+    CommitNotFound,
+    /// A tag of a tree or a blob.
+    #[error("it names a {kind}, not a commit")]
+    NotACommit {
+        /// `tree` or `blob`.
+        kind: String,
+    },
+    /// SHA-256 repositories.
+    #[error("the repository uses the object format {format:?}; only sha1 is supported yet")]
+    ObjectFormat {
+        /// What the server names.
+        format: String,
+    },
+    /// More was sent than is allowed.
+    #[error("the server sends more than {limit} bytes of {what}")]
+    TooMuch {
+        /// `references` or `objects`.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The tree breaks a limit or a rule.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The time of `spec.timeout` is over.
+    #[error("not done within {seconds} s (spec.timeout)")]
+    Timeout {
+        /// The time it had.
+        seconds: u64,
+    },
+    /// The caller gave up, or the process stops.
+    #[error("the fetch was cancelled")]
+    Cancelled,
+    /// The folder for downloads.
+    #[error("cannot write to the folder for downloads")]
+    Scratch(#[source] std::io::Error),
+}
+
+/// Whether trying again soon can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// It can pass by itself: retry with back-off.
+    Transient,
+    /// It stays until the spec, the Secret or the repository changes: look again at the next interval.
+    Terminal,
+}
+
+impl FetchError {
+    /// Whether trying again soon can help.
+    pub fn class(&self) -> Class {
+        match &self.failure {
+            Failure::Unreachable { .. }
+            | Failure::Protocol { .. }
+            | Failure::Timeout { .. }
+            | Failure::Cancelled
+            | Failure::Scratch(_) => Class::Transient,
+            Failure::Status { status } if *status == 429 || *status >= 500 => Class::Transient,
+            _ => Class::Terminal,
+        }
+    }
+
+    /// The reason for the condition Ready of the GitRepository; one of [`convoy_api::reason`].
+    pub fn reason(&self) -> &'static str {
+        match &self.failure {
+            Failure::Url(_)
+            | Failure::Reference(_)
+            | Failure::AmbiguousReference
+            | Failure::Credentials(_)
+            | Failure::FileUrl
+            | Failure::ClearTextCredentials
+            | Failure::AddressRefused { .. } => reason::INVALID_SPEC,
+            Failure::CredentialsMissing { .. } | Failure::CredentialsRefused { .. } => {
+                reason::GIT_AUTHENTICATION_FAILED
+            }
+            Failure::Empty
+            | Failure::ReferenceNotFound
+            | Failure::CommitNotFound
+            | Failure::NotACommit { .. } => reason::GIT_REFERENCE_NOT_FOUND,
+            Failure::TooMuch { .. } | Failure::Tree(_) | Failure::ObjectFormat { .. } => {
+                reason::ARTIFACT_REFUSED
+            }
+            Failure::Redirect { .. }
+            | Failure::Unreachable { .. }
+            | Failure::Certificate { .. }
+            | Failure::RepositoryNotFound
+            | Failure::Status { .. }
+            | Failure::NotGit
+            | Failure::Protocol { .. }
+            | Failure::NotARepository { .. }
+            | Failure::Timeout { .. }
+            | Failure::Cancelled
+            | Failure::Scratch(_) => reason::GIT_UNREACHABLE,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoy_api::{Artifact, GitRepositorySpec};
+use gix::ObjectId;
+use tokio::sync::Semaphore;
+
+use crate::address::AddressRules;
+use crate::credentials::Credentials;
+use crate::error::{Failure, FetchError};
+use crate::job::Job;
+use crate::limits::Limits;
+use crate::reference::{self, GitRef};
+use crate::tree::Folder;
+use crate::url::{GitUrl, Scheme};
+use crate::{links, local, remote};
+
+/// `spec.timeout` when it is absent.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What holds for all fetches of a process.
+#[derive(Debug, Clone)]
+pub struct FetcherOptions {
+    /// A folder for downloads. Each fetch makes a folder of its own in it and removes it.
+    pub scratch_dir: PathBuf,
+    /// Whether `file://` may be read: in standalone only.
+    pub allow_file_urls: bool,
+    /// Which addresses may be connected to.
+    pub addresses: AddressRules,
+    /// How much one fetch may take.
+    pub limits: Limits,
+    /// Fetches at the same time; each holds a whole tree in memory. Others wait their turn.
+    pub concurrent_fetches: usize,
+    /// The User-Agent header, for example `convoy-cm/0.1.0 (replica-a)`. Git servers may answer
+    /// differently to agents that do not start with `git/`; ours is honest.
+    pub user_agent: String,
+}
+
+impl Default for FetcherOptions {
+    fn default() -> Self {
+        Self {
+            scratch_dir: std::env::temp_dir(),
+            allow_file_urls: false,
+            addresses: AddressRules::default(),
+            limits: Limits::default(),
+            concurrent_fetches: 4,
+            user_agent: concat!("convoy/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// One fetch: what from where.
+#[derive(Debug, Clone)]
+pub struct FetchRequest {
+    /// Where the repository is.
+    pub url: GitUrl,
+    /// Which revision is wanted.
+    pub reference: GitRef,
+    /// How to log in, and whom to trust.
+    pub credentials: Credentials,
+    /// How long the fetch may take, from when its turn comes.
+    pub timeout: Duration,
+    /// The revision of the artifact that the caller has: when the reference still stands there,
+    /// nothing is downloaded.
+    pub known_revision: Option<String>,
+}
+
+/// What a fetch found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetched {
+    /// The reference is where the caller saw it last.
+    Unchanged {
+        /// The same as [`FetchRequest::known_revision`].
+        revision: String,
+    },
+    /// The reference is somewhere else.
+    New {
+        /// Its files.
+        artifact: Artifact,
+        /// What was left out (submodules, links to nothing), a sentence each with its path.
+        notes: Vec<String>,
+    },
+}
+
+/// Where the wanted reference stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Tip {
+    /// Branch or tag; nothing for a bare commit.
+    pub(crate) name: Option<String>,
+    pub(crate) object: ObjectId,
+}
+
+/// What [`remote`] and [`local`] find.
+pub(crate) enum Found {
+    Unchanged(Tip),
+    New { tip: Tip, folder: Folder, notes: Vec<String> },
+}
+
+impl Tip {
+    fn revision(&self) -> String {
+        reference::revision(self.name.as_deref(), self.object)
+    }
+}
+
+impl FetchRequest {
+    /// Reads a GitRepository's spec and the data of the Secret that it names.
+    pub fn from_spec(
+        spec: &GitRepositorySpec,
+        secret: Option<&BTreeMap<String, Vec<u8>>>,
+        known_revision: Option<String>,
+    ) -> Result<Self, FetchError> {
+        let given = spec.reference.as_ref();
+        let parts =
+            given.map(|r| (r.branch.as_deref(), r.tag.as_deref(), r.commit.as_deref())).unwrap_or_default();
+        let wanted = match parts {
+            (Some(name), None, None) => GitRef::branch(name).map_err(Failure::from),
+            (None, Some(name), None) => GitRef::tag(name).map_err(Failure::from),
+            (None, None, Some(id)) => GitRef::commit(id).map_err(Failure::from),
+            (None, None, None) => Ok(GitRef::DefaultBranch),
+            _ => Err(Failure::AmbiguousReference),
+        };
+        let url = GitUrl::parse(&spec.url);
+        let failed = |failure| FetchError {
+            wanted: wanted.as_ref().map_or_else(|_| "the revision of spec.ref".to_owned(), GitRef::to_string),
+            url: url.as_ref().map_or_else(|_| "the URL in spec.url".to_owned(), GitUrl::to_string),
+            failure,
+        };
+        let checked_url = url.clone().map_err(|error| failed(error.into()))?;
+        let credentials =
+            secret.map(Credentials::from_secret).transpose().map_err(|error| failed(error.into()))?;
+        let reference = match &wanted {
+            Ok(reference) => reference.clone(),
+            Err(Failure::Reference(error)) => return Err(failed(error.clone().into())),
+            Err(_) => return Err(failed(Failure::AmbiguousReference)),
+        };
+        Ok(Self {
+            url: checked_url,
+            reference,
+            credentials: credentials.unwrap_or_default(),
+            timeout: spec.timeout.map_or(DEFAULT_TIMEOUT, convoy_api::Duration::as_std),
+            known_revision,
+        })
+    }
+
+    pub(crate) fn is_known(&self, tip: &Tip) -> bool {
+        self.known_revision.as_ref().is_some_and(|known| *known == tip.revision())
+    }
+
+    fn error(&self, failure: Failure) -> FetchError {
+        FetchError { wanted: self.reference.to_string(), url: self.url.to_string(), failure }
+    }
+}
+
+/// Fetches sources. Clones share the limit on concurrent fetches.
+#[derive(Debug, Clone)]
+pub struct Fetcher {
+    options: Arc<FetcherOptions>,
+    turns: Arc<Semaphore>,
+}
+
+impl Fetcher {
+    /// A fetcher with these options.
+    pub fn new(options: FetcherOptions) -> Self {
+        let turns = Arc::new(Semaphore::new(options.concurrent_fetches.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { options: Arc::new(options), turns }
+    }
+
+    /// Fetches. The work is done on a blocking thread; when the returned future is dropped, that thread
+    /// stops at its next read. Must be called inside a tokio runtime with time enabled.
+    pub async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
+        // A commit never moves, so there is nothing to ask.
+        if let (GitRef::Commit(id), Some(known)) = (&request.reference, &request.known_revision)
+            && *known == reference::revision(None, id.0)
+        {
+            return Ok(Fetched::Unchanged { revision: known.clone() });
+        }
+        let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+            return Err(request.error(Failure::Cancelled));
+        };
+        let job = Job::start(request.timeout);
+        let _cancel = job.cancel_on_drop();
+        let (options, shared, inner) = (Arc::clone(&self.options), Arc::new(request), job.clone());
+        let request = Arc::clone(&shared);
+        let work = tokio::task::spawn_blocking(move || {
+            // Held by the thread, not by the caller: a cancelled fetch keeps its turn until it stops.
+            let _turn = turn;
+            fetch(&options, &shared, &inner)
+        });
+        match tokio::time::timeout_at(job.deadline(), work).await {
+            Ok(Ok(result)) => result.map_err(|failure| request.error(failure)),
+            Ok(Err(_)) => {
+                Err(request
+                    .error(Failure::Protocol { detail: "the reader of Git data broke down".to_owned() }))
+            }
+            Err(_) => Err(request.error(job.timed_out())),
+        }
+    }
+}
+
+fn fetch(options: &FetcherOptions, request: &FetchRequest, job: &Job) -> Result<Fetched, Failure> {
+    let found = match request.url.scheme() {
+        Scheme::File => local::fetch_tree(options, request, job)?,
+        Scheme::Http | Scheme::Https => remote::fetch_tree(options, request, job)?,
+    };
+    match found {
+        Found::Unchanged(tip) => Ok(Fetched::Unchanged { revision: tip.revision() }),
+        Found::New { tip, folder, mut notes } => {
+            let files = links::resolve(&folder, options.limits, &mut notes)?;
+            job.left()?;
+            Ok(Fetched::New { artifact: Artifact::new(tip.revision(), files), notes })
+        }
+    }
+}

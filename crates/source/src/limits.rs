@@ -1,0 +1,29 @@
+/// How much one fetch may take. A repository over a limit is refused as a whole, by name of the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that a server may send before the pack: its capabilities and references.
+    pub max_advertisement_bytes: u64,
+    /// Bytes of the pack that is downloaded.
+    pub max_pack_bytes: u64,
+    /// Files of the tree, counted where symbolic links put them.
+    pub max_files: usize,
+    /// Bytes of one file.
+    pub max_file_bytes: u64,
+    /// Bytes of all files together, counted where symbolic links put them.
+    pub max_total_bytes: u64,
+    /// Nested folders.
+    pub max_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_advertisement_bytes: 32 << 20,
+            max_pack_bytes: 512 << 20,
+            max_files: 50_000,
+            max_file_bytes: 16 << 20,
+            max_total_bytes: 256 << 20,
+            max_depth: 64,
+        }
+    }
+}
