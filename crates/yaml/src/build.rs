@@ -1,12 +1,7 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// A kind of value that YAML is read into, without a value in between.
 pub trait Build: Sized {
-    /// Whether it can hold infinite numbers and NaN; without, they are an error as in JSON.
-    const INFINITE: bool = false;
-
     /// `null`, `~` and nothing at all.
     fn null() -> Self;
     /// A boolean, also written `yes`, `no`, `on`, `off`, `y` and `n`.
@@ -77,69 +72,4 @@ pub(crate) fn whole(value: f64) -> Option<Whole> {
     }
     let text = format!("{value}");
     text.parse().map(Whole::Signed).ok().or_else(|| text.parse().map(Whole::Unsigned).ok())
-}
-
-/// A value as Go prints it with `%#v`.
-pub(crate) struct GoSyntax(pub(crate) String);
-
-impl Build for GoSyntax {
-    const INFINITE: bool = true;
-
-    fn null() -> Self {
-        Self("interface {}(nil)".to_owned())
-    }
-
-    fn boolean(value: bool) -> Self {
-        Self(value.to_string())
-    }
-
-    fn integer(value: i64) -> Self {
-        Self(value.to_string())
-    }
-
-    fn unsigned(value: u64) -> Self {
-        Self(format!("{value:#x}"))
-    }
-
-    fn float(value: f64) -> Self {
-        Self(crate::number::format_g(value))
-    }
-
-    fn string(value: &str) -> Self {
-        let mut quoted = String::with_capacity(value.len() + 2);
-        quoted.push('"');
-        for c in value.chars() {
-            match c {
-                '"' | '\\' => quoted.extend(['\\', c]),
-                '\x07' => quoted.push_str("\\a"),
-                '\x08' => quoted.push_str("\\b"),
-                '\x0b' => quoted.push_str("\\v"),
-                '\x0c' => quoted.push_str("\\f"),
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '\t' => quoted.push_str("\\t"),
-                '\0'..=' ' | '\x7f' if c != ' ' => {
-                    let _ = write!(quoted, "\\x{:02x}", u32::from(c));
-                }
-                '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
-                    let _ = write!(quoted, "\\u{:04x}", u32::from(c));
-                }
-                _ => quoted.push(c),
-            }
-        }
-        quoted.push('"');
-        Self(quoted)
-    }
-
-    fn sequence(items: Vec<Self>) -> Self {
-        let items: Vec<String> = items.into_iter().map(|item| item.0).collect();
-        Self(format!("[]interface {{}}{{{}}}", items.join(", ")))
-    }
-
-    fn mapping(entries: Vec<(Cow<'_, str>, Self)>) -> Self {
-        let entries: BTreeMap<_, _> = entries.into_iter().collect();
-        let entries: Vec<String> =
-            entries.into_iter().map(|(key, value)| format!("{}:{}", Self::string(&key).0, value.0)).collect();
-        Self(format!("map[interface {{}}]interface {{}}{{{}}}", entries.join(", ")))
-    }
 }

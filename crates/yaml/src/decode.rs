@@ -1,6 +1,6 @@
 //! Nodes to values: types, aliases, merge keys, duplicate keys, and keys as JSON has them.
 
-use crate::build::{Build, GoSyntax};
+use crate::build::Build;
 use crate::error::DuplicateKey;
 use crate::number::format_g;
 use crate::resolve::{Plain, TAG_PREFIX, resolve};
@@ -24,12 +24,12 @@ pub(crate) struct Decoder<'t, 'a> {
     /// Found only after Go's package has read the whole document: keys, then numbers.
     key_error: Option<Error>,
     number_error: Option<Error>,
-    open_aliases: Vec<NodeId>,
+    pub(super) open_aliases: Vec<NodeId>,
     decoded: usize,
     aliased: usize,
 }
 
-enum Key<'t> {
+pub(super) enum Key<'t> {
     Str(Cow<'t, str>),
     Int(i64),
     Uint(u64),
@@ -60,7 +60,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
         }
     }
 
-    fn node(&self, id: NodeId) -> Result<&'t Node<'a>, Error> {
+    pub(super) fn node(&self, id: NodeId) -> Result<&'t Node<'a>, Error> {
         self.tree.nodes.get(id).ok_or_else(|| Error::Value {
             problem: "internal error: unknown node".to_owned(),
             line: 0,
@@ -69,7 +69,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
     }
 
     /// Counts one value; documents that are mostly made of aliases are refused, the more the larger they are.
-    fn count(&mut self, node: &Node<'a>) -> Result<(), Error> {
+    pub(super) fn count(&mut self, node: &Node<'a>) -> Result<(), Error> {
         const LOW: usize = 400_000;
         const HIGH: usize = 4_000_000;
         self.decoded += 1;
@@ -120,7 +120,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
         }
     }
 
-    fn enter_alias(&mut self, id: NodeId, node: &Node<'a>, name: &str) -> Result<(), Error> {
+    pub(super) fn enter_alias(&mut self, id: NodeId, node: &Node<'a>, name: &str) -> Result<(), Error> {
         if self.open_aliases.contains(&id) {
             return Err(value_error(node, format!("anchor '{name}' value contains itself")));
         }
@@ -149,7 +149,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
             let value: V = self.value(value_id, depth + 1)?;
             if self.strict && !seen.insert(key.go_syntax()) {
                 self.duplicates.push(DuplicateKey {
-                    key: key.go_syntax(),
+                    key: if matches!(key, Key::Null) { "<nil>".to_owned() } else { key.go_syntax() },
                     line: value_node.line,
                     column: value_node.column,
                 });
@@ -159,8 +159,8 @@ impl<'t, 'a> Decoder<'t, 'a> {
                 Ok(key) => entries.push((key, value)),
                 Err(what) => {
                     if self.key_error.is_none() {
-                        let value: GoSyntax = Self::decode(self.tree, value_id, Options::default())?;
-                        let problem = format!("unsupported map key of type: {what}, value: {}", value.0);
+                        let value = self.go_syntax(value_id, depth)?.unwrap_or_else(|| "<nil>".to_owned());
+                        let problem = format!("unsupported map key of type: {what}, value: {value}");
                         let (line, column) = (key_node.line, key_node.column);
                         self.key_error = Some(Error::Json { problem, line, column });
                     }
@@ -227,7 +227,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
         Ok(())
     }
 
-    fn key(&mut self, id: NodeId, depth: usize) -> Result<Key<'t>, Error> {
+    pub(super) fn key(&mut self, id: NodeId, depth: usize) -> Result<Key<'t>, Error> {
         let node = self.node(id)?;
         self.count(node)?;
         match &node.kind {
@@ -255,8 +255,8 @@ impl<'t, 'a> Decoder<'t, 'a> {
                 Ok(key)
             }
             NodeKind::Sequence { .. } | NodeKind::Mapping { .. } => {
-                let key: GoSyntax = self.value(id, depth)?;
-                Err(value_error(node, format!("invalid map key: {}", key.0)))
+                let key = self.go_syntax(id, depth)?.unwrap_or_default();
+                Err(value_error(node, format!("invalid map key: {key}")))
             }
         }
     }
@@ -273,7 +273,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
             Plain::Bool(value) => V::boolean(value),
             Plain::Int(value) => V::integer(value),
             Plain::Uint(value) => V::unsigned(value),
-            Plain::Float(value) if value.is_finite() || V::INFINITE => V::float(value),
+            Plain::Float(value) if value.is_finite() => V::float(value),
             Plain::Float(value) => {
                 let problem = format!("json: unsupported value: {}", format_g(value));
                 let (line, column) = (node.line, node.column);
@@ -288,7 +288,13 @@ impl<'t, 'a> Decoder<'t, 'a> {
     }
 
     /// The type of a scalar by its tag and text.
-    fn plain(&self, node: &Node<'a>, value: &str, tag: Option<&str>, plain: bool) -> Result<Plain, Error> {
+    pub(super) fn plain(
+        &self,
+        node: &Node<'a>,
+        value: &str,
+        tag: Option<&str>,
+        plain: bool,
+    ) -> Result<Plain, Error> {
         let Some(tag) = tag else {
             return Ok(if plain { resolve(value, true) } else { Plain::Str });
         };
@@ -337,18 +343,6 @@ fn want_map(node: &Node<'_>) -> Error {
 }
 
 impl<'t> Key<'t> {
-    /// As `%#v` prints it; keys of different types differ here too.
-    fn go_syntax(&self) -> String {
-        match self {
-            Self::Str(value) => GoSyntax::string(value).0,
-            Self::Int(value) => GoSyntax::integer(*value).0,
-            Self::Uint(value) => GoSyntax::unsigned(*value).0,
-            Self::Float(value) => GoSyntax::float(*value).0,
-            Self::Bool(value) => value.to_string(),
-            Self::Null => "<nil>".to_owned(),
-        }
-    }
-
     /// The key as `sigs.k8s.io/yaml` writes it to JSON; otherwise the type and the key for its message.
     fn into_json(self) -> Result<Cow<'t, str>, String> {
         match self {
@@ -356,7 +350,7 @@ impl<'t> Key<'t> {
             Self::Int(value) => Ok(Cow::Owned(value.to_string())),
             Self::Bool(value) => Ok(Cow::Borrowed(if value { "true" } else { "false" })),
             Self::Float(value) => Ok(Cow::Owned(crate::number::float_key(value))),
-            Self::Uint(value) => Err(format!("uint64, key: {}", GoSyntax::unsigned(value).0)),
+            Self::Uint(value) => Err(format!("uint64, key: {}", format_args!("{value:#x}"))),
             Self::Null => Err("%!s(<nil>), key: <nil>".to_owned()),
         }
     }

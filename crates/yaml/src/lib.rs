@@ -18,6 +18,7 @@ mod documents;
 mod emit;
 mod emit_scalar;
 mod error;
+mod go_syntax;
 mod input;
 mod number;
 mod order;

@@ -39,6 +39,9 @@ pub(crate) struct Scanner<'a> {
 struct SimpleKey {
     possible: bool,
     required: bool,
+    /// Known as a key that keeps its token from being handed out; closing an empty collection takes this from
+    /// the key that the collection itself may be.
+    holds: bool,
     token: usize,
     mark: Mark,
 }
@@ -172,7 +175,7 @@ impl<'a> Scanner<'a> {
                     .take_while(|i| {
                         self.simple_keys.get(*i).is_some_and(|key| key.token == self.tokens_parsed)
                     })
-                    .find(|i| self.simple_keys.get(*i).is_some_and(|key| key.possible));
+                    .find(|i| self.simple_keys.get(*i).is_some_and(|key| key.possible && key.holds));
                 match candidate {
                     None => break,
                     Some(i) => {
@@ -329,6 +332,7 @@ impl<'a> Scanner<'a> {
         let mark = self.mark();
         let key = SimpleKey {
             possible: true,
+            holds: true,
             required: self.flow_level == 0 && self.indent == mark.column as isize,
             token: self.next_token_number(),
             mark,
@@ -350,7 +354,8 @@ impl<'a> Scanner<'a> {
     }
 
     fn insert(&mut self, number: Option<usize>, kind: TokenKind<'a>, mark: Mark) {
-        let at = number.map_or(self.tokens.len(), |number| number - self.tokens_parsed);
+        let at =
+            number.and_then(|number| number.checked_sub(self.tokens_parsed)).unwrap_or(self.tokens.len());
         self.tokens.insert(at.min(self.tokens.len()), Token { kind, start: mark, end: mark });
     }
 
@@ -449,7 +454,11 @@ impl<'a> Scanner<'a> {
         self.remove_simple_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            self.simple_keys.pop();
+            if let (Some(closed), Some(outer)) = (self.simple_keys.pop(), self.simple_keys.last_mut())
+                && closed.token == outer.token
+            {
+                outer.holds = false;
+            }
         }
         self.simple_key_allowed = false;
         self.push_indicator(kind);

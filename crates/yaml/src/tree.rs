@@ -49,10 +49,53 @@ impl<'a> Tree<'a> {
             return Ok(None);
         }
         let mut tree = Self::default();
-        let root = tree.node(parser, 0)?;
+        // The collections that are open, each with the child that came last.
+        let mut open: Vec<(NodeId, Option<NodeId>)> = Vec::new();
+        loop {
+            let event = parser.next_event()?;
+            let mark = event.start;
+            let id = match event.kind {
+                EventKind::SequenceEnd | EventKind::MappingEnd => {
+                    open.pop();
+                    if open.is_empty() {
+                        break;
+                    }
+                    continue;
+                }
+                EventKind::DocumentStart | EventKind::DocumentEnd | EventKind::StreamEnd => break,
+                EventKind::Scalar { value, plain } => {
+                    tree.push(NodeKind::Scalar { value, tag: event.tag, plain }, mark, event.anchor)
+                }
+                EventKind::Alias(name) => match tree.anchors.get(name) {
+                    Some(&target) => tree.push(NodeKind::Alias { name, target }, mark, None),
+                    None => return Err(error(format!("unknown anchor '{name}' referenced"), mark)),
+                },
+                EventKind::SequenceStart => {
+                    let id = tree.push(NodeKind::Sequence { first: None }, mark, event.anchor);
+                    tree.link(open.last_mut(), id);
+                    open.push((id, None));
+                    id
+                }
+                EventKind::MappingStart => {
+                    let id = tree.push(NodeKind::Mapping { first: None }, mark, event.anchor);
+                    tree.link(open.last_mut(), id);
+                    open.push((id, None));
+                    id
+                }
+            };
+            if open.len() > MAX_DEPTH {
+                return Err(error(format!("exceeded max depth of {MAX_DEPTH}"), mark));
+            }
+            if open.last().is_none_or(|(parent, _)| *parent != id) {
+                tree.link(open.last_mut(), id);
+                if open.is_empty() {
+                    break;
+                }
+            }
+        }
         // The end of the document is part of it: what stands after its content must be readable.
         parser.next_event()?;
-        Ok(root.map(|root| (tree, root)))
+        Ok((!tree.nodes.is_empty()).then_some((tree, 0)))
     }
 
     fn push(&mut self, kind: NodeKind<'a>, mark: Mark, anchor: Option<&'a str>) -> NodeId {
@@ -64,53 +107,20 @@ impl<'a> Tree<'a> {
         id
     }
 
-    /// One node with all below it; `None` for the end of a collection.
-    fn node(&mut self, parser: &mut Parser<'a>, depth: usize) -> Result<Option<NodeId>, Error> {
-        let event = parser.next_event()?;
-        let (line, column) = (event.start.line + 1, event.start.column + 1);
-        if depth > MAX_DEPTH {
-            let problem = format!("exceeded max depth of {MAX_DEPTH}");
-            return Err(Error::Value { problem, line, column });
+    /// Makes a node the last child of the collection that is open.
+    fn link(&mut self, parent: Option<&mut (NodeId, Option<NodeId>)>, id: NodeId) {
+        let Some((parent, last)) = parent else { return };
+        if let Some(node) = last.and_then(|last| self.nodes.get_mut(last)) {
+            node.next = Some(id);
+        } else if let Some(NodeKind::Sequence { first } | NodeKind::Mapping { first }) =
+            self.nodes.get_mut(*parent).map(|node| &mut node.kind)
+        {
+            *first = Some(id);
         }
-        Ok(Some(match event.kind {
-            EventKind::Scalar { value, plain } => {
-                self.push(NodeKind::Scalar { value, tag: event.tag, plain }, event.start, event.anchor)
-            }
-            EventKind::Alias(name) => {
-                let Some(&target) = self.anchors.get(name) else {
-                    let problem = format!("unknown anchor '{name}' referenced");
-                    return Err(Error::Value { problem, line, column });
-                };
-                self.push(NodeKind::Alias { name, target }, event.start, None)
-            }
-            EventKind::SequenceStart => {
-                let id = self.push(NodeKind::Sequence { first: None }, event.start, event.anchor);
-                self.children(id, parser, depth)?
-            }
-            EventKind::MappingStart => {
-                let id = self.push(NodeKind::Mapping { first: None }, event.start, event.anchor);
-                self.children(id, parser, depth)?
-            }
-            EventKind::SequenceEnd
-            | EventKind::MappingEnd
-            | EventKind::DocumentStart
-            | EventKind::DocumentEnd
-            | EventKind::StreamEnd => return Ok(None),
-        }))
+        *last = Some(id);
     }
+}
 
-    fn children(&mut self, id: NodeId, parser: &mut Parser<'a>, depth: usize) -> Result<NodeId, Error> {
-        let mut last = None;
-        while let Some(child) = self.node(parser, depth + 1)? {
-            if let Some(last) = last.and_then(|last: NodeId| self.nodes.get_mut(last)) {
-                last.next = Some(child);
-            } else if let Some(NodeKind::Sequence { first } | NodeKind::Mapping { first }) =
-                self.nodes.get_mut(id).map(|node| &mut node.kind)
-            {
-                *first = Some(child);
-            }
-            last = Some(child);
-        }
-        Ok(id)
-    }
+fn error(problem: String, mark: Mark) -> Error {
+    Error::Value { problem, line: mark.line + 1, column: mark.column + 1 }
 }
