@@ -121,6 +121,6 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn error(problem: String, mark: Mark) -> Error {
-    Error::Value { problem, line: mark.line + 1, column: mark.column + 1 }
+fn error(problem: impl Into<String>, mark: Mark) -> Error {
+    Error::Value { problem: problem.into(), line: mark.line + 1, column: mark.column + 1 }
 }
