@@ -1,0 +1,37 @@
+//! The shell that convoy's processes run in.
+//!
+//! - [`Clock`]: time as an argument, real or set by hand.
+//! - [`Queue`] and [`WorkQueue`]: which object is worked on next; the first is the pure state
+//!   machine, the second its thin driver.
+//! - [`Store`]: what the API server holds, in memory, fed by a watch.
+//! - [`connect`] and [`kubeconfig`]: clients of the host and of target clusters, with deadlines,
+//!   a User-Agent that names the replica, and kubeconfigs that may neither run a program nor read a
+//!   file.
+//! - [`Shutdown`] and [`Supervisor`]: tasks that end together.
+//! - [`serve_health`], [`Readiness`] and [`init_telemetry`]: how a process shows what it does.
+
+mod clock;
+mod connect;
+mod health;
+pub mod kubeconfig;
+mod queue;
+mod shutdown;
+mod store;
+mod supervisor;
+mod telemetry;
+mod tls;
+mod work;
+
+pub use clock::{Clock, ManualClock, RealClock};
+pub use connect::{
+    ConnectError, ProcessIdentity, REQUEST_DEADLINE, host_client, host_client_from, in_cluster_client,
+    target_client,
+};
+pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
+pub use queue::{Backoff, Queue};
+pub use shutdown::Shutdown;
+pub use store::{Change, Store, StoreKey, StoreOptions, store_key, watch_into};
+pub use supervisor::{Supervisor, TaskError};
+pub use telemetry::{LogFormat, TelemetryError, init_telemetry};
+pub use tls::install_tls_provider;
+pub use work::{Next, WorkQueue};
