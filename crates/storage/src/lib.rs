@@ -5,13 +5,15 @@
 //! counts the writes to all of them, so that resource versions of different kinds can be compared.
 //! Writes are optimistic: the caller says which revision it read, and a lost race carries the current
 //! value back. [`memory`] keeps everything in memory, [`embedded`] in one
-//! file that survives a crash; every backend answers the same conformance suite.
+//! file that survives a crash; every backend answers the same conformance suite. [`watch_cache`] serves lists
+//! and watches of one resource from memory.
 
 pub mod embedded;
 mod error;
 mod history;
 pub mod memory;
 mod storage;
+pub mod watch_cache;
 
 pub use error::StorageError;
 pub use history::HistoryLimits;
