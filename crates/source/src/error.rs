@@ -140,6 +140,12 @@ pub enum Failure {
         /// The limit.
         limit: u64,
     },
+    /// An object that is not even unpacked.
+    #[error("the repository holds an object of more than {limit} bytes")]
+    ObjectTooLarge {
+        /// The limit.
+        limit: u64,
+    },
     /// The tree breaks a limit or a rule.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -197,9 +203,11 @@ impl FetchError {
             | Failure::ReferenceNotFound
             | Failure::CommitNotFound
             | Failure::NotACommit { .. } => reason::GIT_REFERENCE_NOT_FOUND,
-            Failure::TooMuch { .. } | Failure::Tree(_) | Failure::ObjectFormat { .. } => {
-                reason::ARTIFACT_REFUSED
-            }
+            Failure::TooMuch { .. }
+            | Failure::ObjectTooLarge { .. }
+            | Failure::Tree(_)
+            | Failure::ObjectFormat { .. } => reason::ARTIFACT_REFUSED,
+
             Failure::Redirect { .. }
             | Failure::Unreachable { .. }
             | Failure::Certificate { .. }

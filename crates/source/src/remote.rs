@@ -77,7 +77,9 @@ pub(crate) fn fetch_tree(
     std::fs::create_dir_all(&packs).map_err(Failure::Scratch)?;
     let depth_one = fetch::Shallow::DepthAtRemote(std::num::NonZeroU32::MIN);
     let shallow = if can_be_shallow(&handshake) { depth_one } else { fetch::Shallow::NoChange };
-    let object_limit = usize::try_from(limits.max_file_bytes).unwrap_or(usize::MAX);
+    // Above the limit for files, so that the walk over the tree can name the file that is too large.
+    let object_bytes = limits.max_file_bytes.saturating_mul(4);
+    let object_limit = usize::try_from(object_bytes).unwrap_or(usize::MAX);
     let received = gix::protocol::fetch(
         &mut Want(tip.object),
         |pack, progress, cancelled| {
@@ -120,6 +122,9 @@ pub(crate) fn fetch_tree(
         Err(error) => {
             return Err(match told(&failed, &error) {
                 Failure::Protocol { detail } if detail.contains("not our ref") => Failure::CommitNotFound,
+                Failure::Protocol { detail } if detail.contains("too large to fit in memory") => {
+                    Failure::ObjectTooLarge { limit: object_bytes }
+                }
                 failure => failure,
             });
         }
@@ -187,17 +192,16 @@ fn find(refs: &[Ref], name: &str, wanted: &GitRef) -> Result<Tip, Failure> {
         Some(short.unwrap_or(full).to_owned())
     };
     for found in refs {
-        let (full_name, target, object) = found.unpack();
+        // Of an annotated tag, `target` is the tag and `peeled` the object that it names in the end.
+        let (full_name, target, peeled) = found.unpack();
         if full_name != name.as_bytes() {
             continue;
         }
-        let Some(object) = object else { return Err(Failure::Empty) };
+        let Some(object) = peeled.or(target) else { return Err(Failure::Empty) };
         let full = match found {
             Ref::Symbolic { target, .. } => target.to_str_lossy().into_owned(),
             _ => name.to_owned(),
         };
-        // A peeled tag: `target` is the tag object, `object` the commit.
-        let _ = target;
         return Ok(Tip { name: short(&full), object: object.to_owned() });
     }
     Err(if *wanted == GitRef::DefaultBranch { Failure::Empty } else { Failure::ReferenceNotFound })
