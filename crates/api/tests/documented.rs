@@ -23,7 +23,10 @@ fn every_reason_and_condition_type_has_a_row_in_the_docs() {
     let reasons = constants(&source, "reason");
     assert!(reasons.len() > 20, "{reasons:?}");
     for reason in reasons {
-        assert!(page.contains(&format!("\n| `{reason}` |")), "reason {reason} is not in docs/src/conditions.md");
+        assert!(
+            page.contains(&format!("\n| `{reason}` |")),
+            "reason {reason} is not in docs/src/conditions.md"
+        );
     }
     for type_ in constants(&source, "condition_type") {
         assert!(page.contains(&format!("`{type_}`")), "condition {type_} is not in docs/src/conditions.md");
