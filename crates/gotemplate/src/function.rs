@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Limit, ParseError};
+use crate::exec;
 use crate::session::{Scope, Session};
 use crate::templates::Parsed;
 use crate::value::{Map, Value};
@@ -221,7 +222,11 @@ impl Call<'_, '_> {
     /// Go's error text of the run.
     pub fn execute_parsed(&mut self, parsed: &Parsed, data: &Value) -> Result<Vec<u8>, FuncError> {
         let scope = Scope::over(self.scope, parsed);
-        self.session.execute_in(&scope, parsed.name(), data).map_err(FuncError::from)
+        // The text itself runs even when it is empty and a template has its name.
+        match parsed.trees.get(parsed.name()) {
+            Some(tree) => exec::execute(self.session, &scope, tree, data).map_err(FuncError::from),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Counts bytes (or list elements, 16 bytes each) that a function is about to make out of little
@@ -231,6 +236,11 @@ impl Call<'_, '_> {
     /// The limit of [`crate::Limits::max_allocated`] is reached.
     pub fn charge(&mut self, bytes: usize) -> Result<(), FuncError> {
         self.session.charge(bytes).map_err(FuncError::limit)
+    }
+
+    /// Bytes that may still be made.
+    pub fn allocation_left(&self) -> usize {
+        self.session.allocation_left()
     }
 
     /// Counts steps of work that is not visible to the executor.

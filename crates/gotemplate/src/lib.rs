@@ -1,6 +1,6 @@
 //! Go's text/template: the lexer, the parser and the executor, with Go's values and Go's error texts.
 //!
-//! ```no_run
+//! ```
 //! use convoy_gotemplate::{Functions, Session, Templates, Value, parse};
 //!
 //! let functions = Functions::new();
@@ -15,15 +15,31 @@
 //! A [`Parsed`] text and a set of [`Templates`] are immutable to the executor, `Send` and `Sync`:
 //! parse once, run many times. A [`Session`] is one render on one thread, with its [`Limits`].
 
+mod ast;
+mod builtins;
 mod error;
+mod escape;
+mod exec;
+mod format;
 mod function;
+mod lexer;
+mod number;
+mod parser;
+mod quote;
+mod rune;
 mod session;
+mod stack;
 mod templates;
 mod text;
 mod value;
 
 pub use error::{ExecError, Limit, Location, ParseError};
+pub use escape::{html_escape, query_escape};
+pub use format::{sprint, sprintf, sprintln};
 pub use function::{Body, Call, FuncError, Function, Functions, Signature, Type};
+pub use number::{format_float, parse_float, parse_int};
+pub use quote::{quote, quote_ascii};
+pub use rune::{decode_rune, is_digit, is_letter, is_print, runes};
 pub use session::{Limits, MissingKey, Session};
 pub use templates::{Parsed, Templates, parse};
 pub use text::Str;

@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{ExecError, Limit};
+use crate::exec;
+use crate::quote::quote;
 use crate::templates::{Parsed, Templates, Tree};
 use crate::text::Str;
 use crate::value::{Map, Value};
@@ -49,6 +51,8 @@ pub struct Session<'r> {
     deadline: Option<&'r dyn Fn() -> bool>,
     steps: u64,
     allocated: usize,
+    printed: usize,
+    depth: usize,
     mutated: Vec<Map>,
 }
 
@@ -77,6 +81,8 @@ impl<'r> Session<'r> {
             deadline: None,
             steps: 0,
             allocated: 0,
+            printed: 0,
+            depth: 0,
             mutated: Vec::new(),
         }
     }
@@ -119,7 +125,8 @@ impl<'r> Session<'r> {
         name: &[u8],
         data: &Value,
     ) -> Result<Vec<u8>, ExecError> {
-        self.execute_in(&Scope::root(templates), name, data)
+        let scope = Scope::root(templates);
+        self.execute_in(&scope, name, data)
     }
 
     pub(crate) fn execute_in(
@@ -128,8 +135,44 @@ impl<'r> Session<'r> {
         name: &[u8],
         data: &Value,
     ) -> Result<Vec<u8>, ExecError> {
-        let _ = (scope, name, data);
-        Ok(Vec::new())
+        let Some(tree) = scope.lookup(name) else {
+            let quoted = quote(name);
+            return Err(ExecError {
+                message: format!(
+                    "template: no template {} associated with template \"gotpl\"",
+                    String::from_utf8_lossy(&quoted)
+                ),
+                location: None,
+                limit: None,
+            });
+        };
+        exec::execute(self, scope, tree, data)
+    }
+
+    /// One template more calls another.
+    pub(crate) fn enter(&mut self) -> Result<(), Limit> {
+        if self.depth >= self.limits.max_depth {
+            return Err(Limit::Depth);
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    pub(crate) fn count_output(&mut self, bytes: usize) -> Result<(), Limit> {
+        self.printed = self.printed.saturating_add(bytes);
+        if self.printed > self.limits.max_output { Err(Limit::Output) } else { Ok(()) }
+    }
+
+    pub(crate) fn output_left(&self) -> usize {
+        self.limits.max_output.saturating_sub(self.printed)
+    }
+
+    pub(crate) fn allocation_left(&self) -> usize {
+        self.limits.max_allocated.saturating_sub(self.allocated)
     }
 
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Limit> {
@@ -179,6 +222,12 @@ impl<'p> Scope<'p> {
     }
 
     pub(crate) fn lookup(&self, name: &[u8]) -> Option<&'p Arc<Tree>> {
-        self.own.get(name).or_else(|| self.parent.and_then(|p| p.lookup(name)))
+        let parent = || self.parent.and_then(|parent| parent.lookup(name));
+        match self.own.get(name) {
+            // An empty definition does not replace another.
+            Some(own) if own.empty => parent().or(Some(own)),
+            Some(own) => Some(own),
+            None => parent(),
+        }
     }
 }

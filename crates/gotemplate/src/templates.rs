@@ -3,15 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::ast;
 use crate::error::ParseError;
 use crate::function::Functions;
+use crate::parser::parse_trees;
 use crate::text::Str;
 
 /// One named template: the main text or a `define`.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    #[allow(dead_code)]
     pub(crate) name: Str,
+    /// The name of the text it stands in.
+    pub(crate) parse_name: Str,
+    pub(crate) text: Arc<[u8]>,
+    pub(crate) body: ast::Body,
+    /// Whether there is only space in it.
+    pub(crate) empty: bool,
 }
 
 /// A parsed text: its main template and what it defines. Cloning shares it.
@@ -41,10 +48,9 @@ impl Parsed {
 /// # Errors
 /// Go's text with the line.
 pub fn parse(name: impl Into<Str>, text: &[u8], functions: &Functions) -> Result<Parsed, ParseError> {
-    let _ = (text, functions);
     let name: Str = name.into();
-    let tree = Tree { name: name.clone() };
-    Ok(Parsed { name: name.clone(), trees: Arc::new(HashMap::from([(name, Arc::new(tree))])) })
+    let trees = parse_trees(&name, &Arc::from(text), functions)?;
+    Ok(Parsed { name, trees: Arc::new(trees) })
 }
 
 /// Templates that can call each other by name.
@@ -63,6 +69,9 @@ impl Templates {
     /// earlier one, but an empty one (only space and comments) does not.
     pub fn add(&mut self, parsed: &Parsed) {
         for (name, tree) in parsed.trees.iter() {
+            if tree.empty && self.trees.contains_key(name) {
+                continue;
+            }
             self.trees.insert(name.clone(), Arc::clone(tree));
         }
     }
