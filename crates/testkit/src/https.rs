@@ -1,0 +1,141 @@
+//! A blocking HTTPS client for the few requests that starting and comparing need. It has no
+//! dependency on an HTTP or Kubernetes library, so that what is tested is not tested by itself.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::Value;
+
+use crate::certificates::Identity;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Requests to one server, one connection each.
+#[derive(Debug, Clone)]
+pub struct HttpsClient {
+    address: SocketAddr,
+    config: Arc<ClientConfig>,
+}
+
+/// An answer, read to its end.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The header lines, as received.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body as JSON; null when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl HttpsClient {
+    /// A client that trusts `authority` (PEM) and shows `identity`.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be read.
+    pub fn new(address: SocketAddr, authority: &str, identity: Option<&Identity>) -> io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+            roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let chain: Result<Vec<_>, _> =
+                    CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect();
+                let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(io::Error::other)?;
+                let chain = chain.map_err(io::Error::other)?;
+                builder.with_client_auth_cert(chain, key).map_err(io::Error::other)?
+            }
+        };
+        Ok(Self { address, config: Arc::new(config) })
+    }
+
+    /// `GET path`.
+    ///
+    /// # Errors
+    /// When there is no answer; an HTTP error is an answer.
+    pub fn get(&self, path: &str) -> io::Result<Response> {
+        self.request("GET", path, &[("Accept", "application/json")], b"")
+    }
+
+    /// A request with a JSON body.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn send(&self, method: &str, path: &str, content_type: &str, body: &Value) -> io::Result<Response> {
+        let headers = [("Accept", "application/json"), ("Content-Type", content_type)];
+        self.request(method, path, &headers, body.to_string().as_bytes())
+    }
+
+    /// Any request. `Host` and `Content-Length` are added.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Response> {
+        let stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
+        let mut tls = StreamOwned::new(connection, stream);
+
+        // HTTP/1.0: the answer ends with the connection, and is never chunked.
+        let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n", self.address);
+        for (header, value) in headers {
+            head.push_str(&format!("{header}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        tls.write_all(head.as_bytes())?;
+        tls.write_all(body)?;
+        tls.flush()?;
+
+        let mut answer = Vec::new();
+        match tls.read_to_end(&mut answer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        parse(&answer).ok_or_else(|| io::Error::other("the answer is not HTTP"))
+    }
+}
+
+fn parse(answer: &[u8]) -> Option<Response> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(answer.get(..end)?).ok()?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers = lines.filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.trim().to_owned(), value.trim().to_owned()))
+    });
+    Some(Response { status, headers: headers.collect(), body: answer.get(end + 4..)?.to_vec() })
+}

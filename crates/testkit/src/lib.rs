@@ -1,0 +1,21 @@
+//! Real parts for convoy's tests.
+//!
+//! [`ControlPlane`] is a real etcd and kube-apiserver (and kube-controller-manager on request) of its
+//! own, in a temporary folder, stopped when dropped, also when the test process dies. The programs are
+//! those that `cargo xtask kubernetes` builds; a test that needs them begins with
+//! [`ControlPlane::start_or_leave_out`] so that it is named, not failed, where they are missing.
+
+#![allow(clippy::disallowed_methods, reason = "tests start programs and wait for them by the real clock")]
+
+mod certificates;
+mod control_plane;
+mod https;
+mod left_out;
+mod process;
+mod programs;
+
+pub use certificates::{Authority, Identity};
+pub use control_plane::{ControlPlane, Options, StartError};
+pub use https::{HttpsClient, Response};
+pub use left_out::leave_out;
+pub use programs::{ProgramMissing, program};
