@@ -1,0 +1,158 @@
+//! Counters of the server, in Prometheus' text format, under kube-apiserver's names.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// What a request is counted under. Only names that the server serves get in, so that clients cannot
+/// make series.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels {
+    /// The verb in upper case.
+    pub verb: String,
+    /// The group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource.
+    pub subresource: String,
+    /// The code of the answer.
+    pub code: u16,
+}
+
+/// Upper bounds of the duration buckets, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+const MAX_SERIES: usize = 10_000;
+
+#[derive(Debug, Default)]
+struct Series {
+    count: u64,
+    sum: f64,
+    buckets: [u64; BUCKETS.len()],
+}
+
+/// All counters of one server.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    series: Mutex<BTreeMap<Labels, Series>>,
+    /// Reads in flight.
+    pub reads: AtomicI64,
+    /// Writes in flight.
+    pub writes: AtomicI64,
+    /// Watches open.
+    pub watches: AtomicI64,
+    /// Connections open.
+    pub connections: AtomicI64,
+}
+
+impl Metrics {
+    /// Counts one finished request.
+    pub fn observe(&self, labels: Labels, took: Duration) {
+        let mut all = self.series.lock();
+        if all.len() >= MAX_SERIES && !all.contains_key(&labels) {
+            return;
+        }
+        let series = all.entry(labels).or_default();
+        let seconds = took.as_secs_f64();
+        series.count += 1;
+        series.sum += seconds;
+        for (bucket, bound) in series.buckets.iter_mut().zip(BUCKETS) {
+            *bucket += u64::from(seconds <= bound);
+        }
+    }
+
+    /// All counters as text.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        let all = self.series.lock();
+        let label = |l: &Labels, more: &str| {
+            format!(
+                "verb=\"{}\",group=\"{}\",version=\"{}\",resource=\"{}\",subresource=\"{}\"{more}",
+                l.verb, l.group, l.version, l.resource, l.subresource
+            )
+        };
+        out.push_str("# HELP apiserver_request_total Requests by verb, resource and HTTP code.\n");
+        out.push_str("# TYPE apiserver_request_total counter\n");
+        for (labels, series) in all.iter() {
+            let code = format!(",code=\"{}\"", labels.code);
+            let _ = writeln!(out, "apiserver_request_total{{{}}} {}", label(labels, &code), series.count);
+        }
+        out.push_str("# HELP apiserver_request_duration_seconds Time to answer, without watches.\n");
+        out.push_str("# TYPE apiserver_request_duration_seconds histogram\n");
+        let mut by_resource: BTreeMap<Labels, Series> = BTreeMap::new();
+        for (labels, series) in all.iter().filter(|(labels, _)| labels.verb != "WATCH") {
+            let merged = by_resource.entry(Labels { code: 0, ..labels.clone() }).or_default();
+            merged.count += series.count;
+            merged.sum += series.sum;
+            for (into, from) in merged.buckets.iter_mut().zip(series.buckets) {
+                *into += from;
+            }
+        }
+        drop(all);
+        let name = "apiserver_request_duration_seconds";
+        for (labels, series) in &by_resource {
+            for (bound, count) in BUCKETS.iter().zip(series.buckets) {
+                let _ =
+                    writeln!(out, "{name}_bucket{{{}}} {count}", label(labels, &format!(",le=\"{bound}\"")));
+            }
+            let _ = writeln!(out, "{name}_bucket{{{}}} {}", label(labels, ",le=\"+Inf\""), series.count);
+            let _ = writeln!(out, "{name}_sum{{{}}} {}", label(labels, ""), series.sum);
+            let _ = writeln!(out, "{name}_count{{{}}} {}", label(labels, ""), series.count);
+        }
+        out.push_str("# HELP apiserver_current_inflight_requests Requests being answered.\n");
+        out.push_str("# TYPE apiserver_current_inflight_requests gauge\n");
+        for (kind, gauge) in [("readOnly", &self.reads), ("mutating", &self.writes)] {
+            let value = gauge.load(Ordering::Relaxed);
+            let _ = writeln!(out, "apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} {value}");
+        }
+        for (name, help, gauge) in [
+            ("apiserver_longrunning_requests", "Watches open.", &self.watches),
+            ("apiserver_open_connections", "Connections open.", &self.connections),
+        ] {
+            let value = gauge.load(Ordering::Relaxed);
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+        }
+        out
+    }
+}
+
+/// Counts something as long as it lives.
+#[derive(Debug)]
+pub struct Gauge<'a>(&'a AtomicI64);
+
+impl<'a> Gauge<'a> {
+    /// Counts one more.
+    pub fn enter(counter: &'a AtomicI64) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for Gauge<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_resource_and_code() {
+        let metrics = Metrics::default();
+        let labels =
+            Labels { verb: "GET".into(), resource: "secrets".into(), code: 200, ..Labels::default() };
+        metrics.observe(labels.clone(), Duration::from_millis(3));
+        metrics.observe(Labels { code: 404, ..labels }, Duration::from_secs(2));
+        let text = metrics.render();
+        assert!(text.contains("resource=\"secrets\",subresource=\"\",code=\"404\"} 1\n"), "{text}");
+        assert!(text.contains("resource=\"secrets\",subresource=\"\",le=\"0.005\"} 1\n"), "{text}");
+        assert!(text.contains("resource=\"secrets\",subresource=\"\"} 2\n"), "{text}");
+    }
+}
