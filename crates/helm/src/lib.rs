@@ -1,4 +1,44 @@
-//! Helm charts without a process, a network or a file: chart + values + capabilities in,
-//! manifests, hooks and notes out, as `helm template` of Helm 4 makes them.
+//! Helm charts without a process, a network or a file: chart + values + capabilities in, manifests, hooks and
+//! notes out, as Helm 4.2 makes them.
+//!
+//! - [`Chart::load`] reads a chart from files in memory; it can be kept and shared by threads.
+//! - [`render`] makes a [`Rendered`] of it for one release and one target.
+//! - [`template`] does what `helm template` does with its flags and returns the bytes that it prints.
+//!
+//! Nothing here knows the time, draws a random number or asks a cluster: functions that do in Helm take it
+//! from the environment that the caller passes.
 
+mod archive;
+mod capabilities;
+mod chart;
+mod coalesce;
+mod exec_text;
+mod files;
 pub mod functions;
+mod glob;
+mod ignore;
+mod loose;
+mod manifest;
+mod metadata;
+mod path_match;
+mod render;
+mod schema;
+pub mod semver;
+mod strvals;
+mod template;
+mod tree;
+mod values;
+
+pub use archive::ArchiveError;
+pub use capabilities::{Capabilities, KubeVersion, KubeVersionError};
+pub use chart::{Chart, File, LoadError};
+pub use coalesce::TypeMismatch;
+pub use ignore::{IgnoreError, IgnoreRules};
+pub use loose::TypedError;
+pub use manifest::{Hook, HookEvent, Manifest, ManifestError};
+pub use metadata::{Dependency, ImportValues, Maintainer, Metadata, MetadataError};
+pub use render::{ReleaseOptions, RenderError, Rendered, render};
+pub use schema::SchemaError;
+pub use strvals::SetError;
+pub use template::{TemplateError, TemplateFlags, check_installable, check_name, template};
+pub use values::{Data, Values, ValuesError, lay_over, read_values};

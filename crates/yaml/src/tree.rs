@@ -72,13 +72,13 @@ impl<'a> Tree<'a> {
                 },
                 EventKind::SequenceStart => {
                     let id = tree.push(NodeKind::Sequence { first: None }, mark, event.anchor);
-                    tree.link(open.last_mut(), id);
+                    tree.link(&mut open, id);
                     open.push((id, None));
                     id
                 }
                 EventKind::MappingStart => {
                     let id = tree.push(NodeKind::Mapping { first: None }, mark, event.anchor);
-                    tree.link(open.last_mut(), id);
+                    tree.link(&mut open, id);
                     open.push((id, None));
                     id
                 }
@@ -87,7 +87,7 @@ impl<'a> Tree<'a> {
                 return Err(error(format!("exceeded max depth of {MAX_DEPTH}"), mark));
             }
             if open.last().is_none_or(|(parent, _)| *parent != id) {
-                tree.link(open.last_mut(), id);
+                tree.link(&mut open, id);
                 if open.is_empty() {
                     break;
                 }
@@ -108,8 +108,8 @@ impl<'a> Tree<'a> {
     }
 
     /// Makes a node the last child of the collection that is open.
-    fn link(&mut self, parent: Option<&mut (NodeId, Option<NodeId>)>, id: NodeId) {
-        let Some((parent, last)) = parent else { return };
+    fn link(&mut self, open: &mut [(NodeId, Option<NodeId>)], id: NodeId) {
+        let Some((parent, last)) = open.last_mut() else { return };
         if let Some(node) = last.and_then(|last| self.nodes.get_mut(last)) {
             node.next = Some(id);
         } else if let Some(NodeKind::Sequence { first } | NodeKind::Mapping { first }) =

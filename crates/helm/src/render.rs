@@ -1,0 +1,297 @@
+//! A chart, values and a target to manifests, hooks, custom resource definitions and notes.
+
+use crate::capabilities::Capabilities;
+use crate::chart::{Chart, File};
+use crate::coalesce::{Nulls, TypeMismatch, coalesce_values};
+use crate::exec_text;
+use crate::files::Files;
+use crate::functions;
+use crate::manifest::{self, Hook, Manifest, ManifestError};
+use crate::schema::{self, SchemaError};
+use crate::semver::is_compatible;
+use crate::tree::Node;
+use crate::values::{Values, to_map};
+use convoy_gotemplate::{Limits, Map, MissingKey, Session, Str, Templates, Value, parse};
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What a release is called and where it goes.
+#[derive(Clone, Debug)]
+pub struct ReleaseOptions {
+    /// `.Release.Name`.
+    pub name: String,
+    /// `.Release.Namespace`.
+    pub namespace: String,
+    /// `.Release.Revision`.
+    pub revision: u32,
+    /// Whether objects of the release are there already.
+    pub is_upgrade: bool,
+    /// What the templates may use.
+    pub limits: Limits,
+    /// Whether values.schema.json is left alone.
+    pub skip_schema: bool,
+}
+
+impl Default for ReleaseOptions {
+    fn default() -> Self {
+        Self {
+            name: "release-name".to_owned(),
+            namespace: "default".to_owned(),
+            revision: 1,
+            is_upgrade: false,
+            limits: Limits::default(),
+            skip_schema: false,
+        }
+    }
+}
+
+/// What a chart renders to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// Objects in the order of installation.
+    pub manifests: Vec<Manifest>,
+    /// Hooks, by kind as the manifests are; their weights are not looked at here.
+    pub hooks: Vec<Hook>,
+    /// What stands in `crds/`, of all charts: name with the chart's path, and content.
+    pub crds: Vec<(String, Str)>,
+    /// NOTES.txt of the chart itself.
+    pub notes: Str,
+}
+
+/// Why a chart does not render. Displays Helm's texts, which may show values.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A value stands where the values of a subchart belong.
+    #[error("chart dependencies processing failed: {0}")]
+    Dependencies(#[source] TypeMismatch),
+    /// Values and subcharts do not fit.
+    #[error(transparent)]
+    Values(#[from] TypeMismatch),
+    /// The values do not fit the schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The chart wants another Kubernetes.
+    #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {found}")]
+    KubeVersion {
+        /// The chart's constraint.
+        wanted: String,
+        /// The target's version.
+        found: String,
+    },
+    /// A template cannot be parsed.
+    #[error("{text}")]
+    Parse {
+        /// The template, as in `app/templates/x.yaml`.
+        file: String,
+        /// Line in it, from 1.
+        line: u32,
+        /// Helm's text.
+        text: String,
+    },
+    /// A template fails.
+    #[error("{text}")]
+    Execute {
+        /// The template that was rendered.
+        file: String,
+        /// Helm's text.
+        text: String,
+        /// A limit of the render was reached.
+        limit: Option<convoy_gotemplate::Limit>,
+    },
+    /// What a template renders to is no YAML.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+impl RenderError {
+    /// Whether Helm had begun to render; its command then adds a hint to the error.
+    pub fn is_from_rendering(&self) -> bool {
+        !matches!(self, Self::Dependencies(_) | Self::Values(_) | Self::Schema(_))
+    }
+}
+
+/// Renders a chart. `host` is the state that its functions use: [`functions::Environment`].
+///
+/// # Errors
+///
+/// As [`RenderError`] says; then nothing is rendered.
+pub fn render(
+    chart: &Chart,
+    values: &Values,
+    release: &ReleaseOptions,
+    capabilities: &Capabilities,
+    host: &mut dyn Any,
+) -> Result<Rendered, RenderError> {
+    let given = to_map(values);
+    let mut root = Node::new(chart);
+    root.process_dependencies(&given).map_err(RenderError::Dependencies)?;
+    let values = coalesce_values(&root, &given, Nulls::Remove)?;
+    if !release.skip_schema {
+        schema::validate(&root, &values)?;
+    }
+    let wanted = &root.metadata.kube_version;
+    if !wanted.is_empty() && !is_compatible(wanted, &capabilities.kube_version.normalized) {
+        return Err(RenderError::KubeVersion {
+            wanted: wanted.clone(),
+            found: capabilities.kube_version.version.clone(),
+        });
+    }
+    let mut files = Engine::run(&root, &values, release, capabilities, host)?;
+    let notes_path = format!("{}/templates/NOTES.txt", root.metadata.name);
+    let notes = files.get(&notes_path).cloned().unwrap_or_default();
+    files.retain(|path, _| !path.ends_with("NOTES.txt"));
+    let (manifests, hooks) = manifest::sort(&files)?;
+    let mut crds = Vec::new();
+    collect_crds(&root, &root.metadata.name, &mut crds);
+    Ok(Rendered { manifests, hooks, crds, notes })
+}
+
+fn collect_crds(node: &Node<'_>, path: &str, crds: &mut Vec<(String, Str)>) {
+    let is_manifest = |name: &str| {
+        let end = name.rsplit('/').next().unwrap_or(name).rsplit_once('.').map_or("", |(_, end)| end);
+        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
+    };
+    for file in &node.chart.files {
+        if file.name.starts_with("crds/") && is_manifest(&file.name) {
+            crds.push((format!("{path}/{}", file.name), file.data.clone()));
+        }
+    }
+    for child in &node.dependencies {
+        collect_crds(child, &format!("{path}/charts/{}", child.metadata.name), crds);
+    }
+}
+
+/// One template in its chart.
+struct Template<'c> {
+    file: &'c File,
+    /// `.` of the chart, but for `.Template`.
+    data: Map,
+    base_path: String,
+}
+
+struct Engine;
+
+impl Engine {
+    fn run(
+        root: &Node<'_>,
+        values: &Map,
+        release: &ReleaseOptions,
+        capabilities: &Capabilities,
+        host: &mut dyn Any,
+    ) -> Result<BTreeMap<String, Str>, RenderError> {
+        let release_map = Value::map([
+            ("Name", Value::string(release.name.as_str())),
+            ("Namespace", Value::string(release.namespace.as_str())),
+            ("IsUpgrade", Value::Bool(release.is_upgrade)),
+            ("IsInstall", Value::Bool(!release.is_upgrade)),
+            ("Revision", Value::Int(i64::from(release.revision))),
+            ("Service", Value::string("Helm")),
+        ]);
+        let mut templates = BTreeMap::new();
+        let root_values = Value::Map(Map::named("common.Values", values.borrow().clone()));
+        let shared = [("Release", release_map), ("Capabilities", capabilities.to_value())];
+        collect(root, None, &root.metadata.name, &root_values, &shared, &mut templates);
+
+        // Those nearer to the top come last and so win.
+        let mut order: Vec<&String> = templates.keys().collect();
+        order.sort_by_key(|path| Reverse((path.matches('/').count(), path.as_str())));
+        let functions = functions::functions();
+        let mut parsed = Templates::new();
+        for path in &order {
+            let Some(template) = templates.get(*path) else { continue };
+            let text = parse(path.as_str(), &template.file.data, functions).map_err(|error| {
+                let text = exec_text::parse_error(path, &error.to_string());
+                RenderError::Parse { file: (*path).clone(), line: error.line(), text }
+            })?;
+            parsed.add(&text);
+        }
+        let mut session =
+            Session::new().with_limits(release.limits).with_missing_key(MissingKey::Zero).with_host(host);
+        let mut rendered = BTreeMap::new();
+        for path in order {
+            let Some(template) = templates.get(path) else { continue };
+            if path.rsplit('/').next().is_some_and(|name| name.starts_with('_')) {
+                continue;
+            }
+            let name = [
+                ("Name", Value::string(path.as_str())),
+                ("BasePath", Value::string(template.base_path.as_str())),
+            ];
+            let name = name.into_iter().map(|(key, value)| (Str::from(key), value)).collect();
+            template.data.insert("Template".into(), Value::Map(Map::named("common.Values", name)));
+            let data = Value::Map(template.data.clone());
+            let output = session.execute(&parsed, path.as_bytes(), &data).map_err(|error| {
+                let text = exec_text::exec_error(path, &error.to_string());
+                RenderError::Execute { file: path.clone(), text, limit: error.reached_limit() }
+            })?;
+            rendered.insert(path.clone(), Str::from(without_no_value(output)));
+        }
+        Ok(rendered)
+    }
+}
+
+/// Go prints this for what is missing, also when it is told not to.
+const NO_VALUE: &[u8] = b"<no value>";
+
+fn without_no_value(output: Vec<u8>) -> Vec<u8> {
+    let starts = |at: usize| output.get(at..).is_some_and(|rest| rest.starts_with(NO_VALUE));
+    if !(0..output.len()).any(starts) {
+        return output;
+    }
+    let mut kept = Vec::with_capacity(output.len());
+    let mut at = 0;
+    while let Some(&byte) = output.get(at) {
+        if starts(at) {
+            at += NO_VALUE.len();
+        } else {
+            kept.push(byte);
+            at += 1;
+        }
+    }
+    kept
+}
+
+/// The templates of a chart and of the charts in it, each with what it is given; returns the chart's.
+fn collect<'c>(
+    node: &Node<'c>,
+    parent: Option<&Map>,
+    path: &str,
+    values: &Value,
+    shared: &[(&'static str, Value)],
+    templates: &mut BTreeMap<String, Template<'c>>,
+) -> Map {
+    let subcharts = Map::default();
+    let data: Map = [
+        ("Chart", Value::Map(node.metadata.to_map(parent.is_none()))),
+        ("Files", Files::of(&node.chart.files)),
+        ("Values", values.clone()),
+        ("Subcharts", Value::Map(subcharts.clone())),
+    ]
+    .into_iter()
+    .chain(shared.iter().cloned())
+    .collect();
+    for child in &node.dependencies {
+        let name = child.metadata.name.as_str();
+        let own = match values {
+            Value::Map(values) => values.get(name.as_bytes()),
+            _ => None,
+        };
+        let own = match own {
+            Some(Value::Map(own)) => Value::Map(own),
+            _ => Value::Map(Map::named("common.Values", BTreeMap::new())),
+        };
+        let path = format!("{path}/charts/{name}");
+        let data = collect(child, Some(&data), &path, &own, shared, templates);
+        subcharts.insert(name.into(), Value::Map(data));
+    }
+    for file in &node.chart.templates {
+        let is_partial = file.name.rsplit('/').next().is_some_and(|name| name.starts_with('_'));
+        if node.chart.is_library() && !is_partial {
+            continue;
+        }
+        let template = Template { file, data: data.clone(), base_path: format!("{path}/templates") };
+        templates.insert(format!("{path}/{}", file.name), template);
+    }
+    data
+}
