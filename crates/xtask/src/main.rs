@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod kubernetes;
+mod schemas;
 mod test;
 mod tidy;
 mod workspace;
@@ -23,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
+    /// Write the catalogue of built-in kinds from a running kube-apiserver.
+    Schemas(schemas::Arguments),
     /// Check format, lints, layering and licences, then run all tests.
     Test(test::Arguments),
     /// Check the repository's shape: crate arrows, orphan modules, long files, docs of pure crates.
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
+        Command::Schemas(arguments) => schemas::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Tidy => tidy::run(),
     }
