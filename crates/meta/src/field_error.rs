@@ -136,12 +136,14 @@ impl FieldError {
 
     /// `Too long: may not be more than <max> bytes`.
     pub fn too_long(path: impl Into<String>, max: usize) -> Self {
-        Self::new(FieldErrorKind::TooLong, path, None, format!("may not be more than {max} bytes"))
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        Self::new(FieldErrorKind::TooLong, path, None, format!("may not be more than {max} {unit}"))
     }
 
     /// `Too many: <actual>: must have at most <max> items`.
     pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
-        Self::new(FieldErrorKind::TooMany, path, None, format!("{actual}: must have at most {max} items"))
+        let unit = if max == 1 { "item" } else { "items" };
+        Self::new(FieldErrorKind::TooMany, path, None, format!("{actual}: must have at most {max} {unit}"))
     }
 
     /// The message without the path: what the cause of a Status says.
@@ -170,9 +172,22 @@ impl std::error::Error for FieldError {}
 fn go_value(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
-        Value::Null => "null".to_owned(),
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
         other => other.to_string(),
     }
+}
+
+/// A number as Go's `%v` prints a float64: without a fraction when it is whole, and with an exponent
+/// below 1e-4 and from 1e21 on.
+pub fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if number == 0.0 || (-4..21).contains(&exponent) {
+        return number.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
 /// `text` as Go's `%q` quotes it: printable Unicode as it is, the rest as escapes.
@@ -215,6 +230,11 @@ mod tests {
                 FieldError::not_supported("m", "x", &["A", "B"]),
                 r#"m: Unsupported value: "x": supported values: "A", "B""#,
             ),
+            (FieldError::too_long("l", 1), "l: Too long: may not be more than 1 byte"),
+            (FieldError::too_many("l", 3, 2), "l: Too many: 3: must have at most 2 items"),
+            (FieldError::invalid("f", 1e21, "no"), "f: Invalid value: 1e+21: no"),
+            (FieldError::invalid("f", 2.0, "no"), "f: Invalid value: 2: no"),
+            (FieldError::invalid("f", 1.5e-7, "no"), "f: Invalid value: 1.5e-07: no"),
             (FieldError::too_long("l", 63), "l: Too long: may not be more than 63 bytes"),
             (FieldError::forbidden("f", "field is immutable"), "f: Forbidden: field is immutable"),
             (FieldError::duplicate("d[1]", "x"), "d[1]: Duplicate value: \"x\""),

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use convoy_meta::FieldError;
 use serde_json::{Map, Value};
 
-use crate::field_error::FieldError;
 use crate::node::{Additional, Node};
 use crate::structural::{ListType, MAX_DEPTH, Structural};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use convoy_meta::FieldError;
 use serde_json::{Map, Value};
 
-use crate::field_error::FieldError;
 use crate::node::{Additional, Node, NodeId, Slot};
 use crate::parse::Parser;
 
@@ -82,7 +82,7 @@ pub enum ListType {
 
 /// The named schemas of an API, which may refer to each other: `components.schemas` of an OpenAPI v3
 /// document.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Definitions {
     nodes: Arc<[Node]>,
     names: Arc<BTreeMap<String, NodeId>>,

@@ -4,10 +4,10 @@
 //! value of a type error is the name of the type that was found, and what concerns a combination of
 //! schemas (`anyOf`, `oneOf`, `allOf`, `not`) or a number's range has no field.
 
+use convoy_meta::FieldError;
+use convoy_meta::field_error::{go_float, go_quote};
 use serde_json::{Map, Number, Value};
 
-use crate::field_error::{FieldError, Reason};
-use crate::go;
 use crate::node::{Additional, Bound, Constraints, Node, NodeId, Slot, Type};
 use crate::structural::{MAX_DEPTH, Structural};
 
@@ -77,10 +77,8 @@ impl Validator<'_> {
                         outcome.checks += 1;
                         if !format.matches(text) {
                             let name = constraints.format.as_deref().unwrap_or_default();
-                            let detail =
-                                format!("{path} in body must be of type {name}: {}", go::quote(text));
-                            let error =
-                                FieldError::new(field(path), Reason::TypeInvalid, value.clone(), detail);
+                            let detail = format!("{path} in body must be of type {name}: {}", go_quote(text));
+                            let error = FieldError::type_invalid(field(path), value.clone(), detail);
                             outcome.errors.push(error);
                         }
                     }
@@ -109,7 +107,7 @@ impl Validator<'_> {
 
     fn combinations(&self, constraints: &Constraints, value: &Value, path: &str, depth: usize) -> Outcome {
         let mut outcome = Outcome::default();
-        let quoted = || go::quote(path);
+        let quoted = || go_quote(path);
         let complain = |outcome: &mut Outcome, text: String| {
             outcome.errors.push(FieldError::invalid(NO_FIELD, "", text));
         };
@@ -192,7 +190,7 @@ impl Validator<'_> {
                 outcome.errors.push(FieldError::invalid(field(path), size, detail));
             }
             if let Some(max) = constraints.max_items.filter(|max| size > *max) {
-                outcome.errors.push(FieldError::too_many(field(path), size, max));
+                outcome.errors.push(FieldError::too_many(field(path), items.len(), as_size(max)));
             }
             if constraints.unique_items && has_duplicates(items) {
                 let detail = format!("{path} in body shouldn't contain duplicates");
@@ -212,7 +210,7 @@ impl Validator<'_> {
                 outcome.errors.push(FieldError::invalid(field(path), size, detail));
             }
             if let Some(max) = constraints.max_properties.filter(|max| size > *max) {
-                outcome.errors.push(FieldError::too_many(field(path), size, max));
+                outcome.errors.push(FieldError::too_many(field(path), fields.len(), as_size(max)));
             }
         }
         for (name, value) in fields {
@@ -238,6 +236,10 @@ impl Validator<'_> {
         }
         outcome
     }
+}
+
+fn as_size(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// The root is `<nil>`; a path through additionalProperties of the root begins with a dot.
@@ -273,8 +275,8 @@ fn effective_format(node: &Node) -> Option<&str> {
 }
 
 fn type_error(path: &str, wanted: &str, found: &str) -> FieldError {
-    let detail = format!("{path} in body must be of type {wanted}: {}", go::quote(found));
-    FieldError::new(field(path), Reason::TypeInvalid, found.into(), detail)
+    let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(found));
+    FieldError::type_invalid(field(path), found, detail)
 }
 
 fn check_null(node: &Node, path: &str) -> Outcome {
@@ -320,18 +322,22 @@ fn check_enum(constraints: &Constraints, value: &Value, path: &str) -> Outcome {
     if allowed.is_empty() || allowed.iter().any(|one| equal(one, value)) {
         return Outcome::default();
     }
-    let supported = allowed.iter().map(|one| match one {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    });
-    Outcome::of(Some(FieldError::not_supported(field(path), value.clone(), supported)))
+    let supported: Vec<String> = allowed
+        .iter()
+        .map(|one| match one {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+        .collect();
+    let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+    Outcome::of(Some(FieldError::not_supported(field(path), value.clone(), &supported)))
 }
 
 /// Only the first violation is reported.
 fn check_string(constraints: &Constraints, text: &str, path: &str) -> Option<FieldError> {
     let length = text.chars().count() as u64;
     if let Some(max) = constraints.max_length.filter(|max| length > *max) {
-        return Some(FieldError::too_long(field(path), max));
+        return Some(FieldError::too_long(field(path), as_size(max)));
     }
     if let Some(min) = constraints.min_length.filter(|min| length < *min) {
         let detail = format!("{path} in body should be at least {min} chars long");
@@ -376,7 +382,8 @@ fn check_number(node: &Node, constraints: &Constraints, number: &Number, path: &
             }
         };
         if !holds {
-            let factor = go::show_number(factor);
+            let factor =
+                factor.as_i64().map_or_else(|| go_float(factor.as_f64().unwrap_or(1.0)), |it| it.to_string());
             outcome.errors.push(invalid(format!("{path} in body should be a multiple of {factor}")));
         }
     }
@@ -400,7 +407,7 @@ fn check_number(node: &Node, constraints: &Constraints, number: &Number, path: &
 
 /// Beside an integer the bound is printed as one.
 fn show_bound(bound: &Bound, beside: &Number) -> String {
-    if is_integer(beside) { format!("{:.0}", bound.value.trunc()) } else { go::show_float(bound.value) }
+    if is_integer(beside) { format!("{:.0}", bound.value.trunc()) } else { go_float(bound.value) }
 }
 
 fn is_integer(number: &Number) -> bool {
