@@ -190,15 +190,20 @@ impl ResourceDef {
 #[derive(Debug)]
 pub struct Resource {
     def: ResourceDef,
-    /// Prefix of the keys, with a slash at the end.
-    prefix: String,
+    format: EntryFormat,
     pub(crate) cache: OnceCell<WatchCache>,
 }
 
 impl Resource {
     pub(crate) fn new(def: ResourceDef) -> Self {
-        let prefix = format!("/registry/{}/", def.storage_path);
-        Self { def, prefix, cache: OnceCell::new() }
+        let format = EntryFormat {
+            prefix: format!("/registry/{}/", def.storage_path),
+            namespaced: def.namespaced(),
+            api_version: def.api_version(),
+            kind: def.kind.clone(),
+            fields: def.selectable_fields.clone(),
+        };
+        Self { def, format, cache: OnceCell::new() }
     }
 
     pub fn def(&self) -> &ResourceDef {
@@ -208,20 +213,15 @@ impl Resource {
     /// The key of an object in the storage.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.def.namespaced() {
-            format!("{}{namespace}/{name}", self.prefix)
+            format!("{}{namespace}/{name}", self.format.prefix)
         } else {
-            format!("{}{name}", self.prefix)
+            format!("{}{name}", self.format.prefix)
         }
     }
 
-    pub(crate) fn format(&self) -> EntryFormat {
-        EntryFormat {
-            prefix: self.prefix.clone(),
-            namespaced: self.def.namespaced(),
-            api_version: self.def.api_version(),
-            kind: self.def.kind.clone(),
-            fields: self.def.selectable_fields.clone(),
-        }
+    /// How the stored objects are read.
+    pub(crate) fn format(&self) -> &EntryFormat {
+        &self.format
     }
 }
 

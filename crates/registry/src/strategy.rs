@@ -77,11 +77,16 @@ pub trait Strategy: Send + Sync + std::fmt::Debug {
         Vec::new()
     }
 
-    /// Whether an object that a deletion found without finalizers has to wait all the same, such as a
-    /// Namespace whose `spec.finalizers` are left. The change that marks it is made here.
-    fn begin_deletion(&self, context: &RequestContext, object: &mut Value) -> bool {
+    /// Marks an object whose deletion begins, such as a Namespace that becomes `Terminating`.
+    fn begin_deletion(&self, context: &RequestContext, object: &mut Value) {
         let _ = (context, object);
-        false
+    }
+
+    /// Whether an object that is to be deleted and has no finalizers may go: a Namespace has
+    /// `spec.finalizers`, too.
+    fn may_be_removed(&self, object: &Value) -> bool {
+        let _ = object;
+        true
     }
 }
 

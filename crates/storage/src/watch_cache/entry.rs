@@ -69,7 +69,8 @@ const UID_KEY: &str = "\"uid\":";
 const VERSION_KEY: &str = "\"resourceVersion\":\"";
 
 impl Entry {
-    /// Reads stored bytes, which have no resourceVersion yet. Never fails: see [`Entry::fault`].
+    /// Reads stored bytes, which have no resourceVersion yet; revision 0 leaves it out. Never fails: see
+    /// [`Entry::fault`].
     pub fn read(format: &EntryFormat, key: &Arc<str>, revision: u64, stored: &Bytes) -> Self {
         let namespace = if format.namespaced {
             let start = format.prefix.len().min(key.len());
@@ -128,6 +129,22 @@ impl Entry {
         let length = head.metadata.get().len();
         let uid =
             metadata.uid.map_or(String::new(), |uid| serde_json::from_str(uid.get()).unwrap_or_default());
+        let labels = metadata.labels.unwrap_or_default();
+        let labels = labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        if revision == 0 {
+            return Ok(Self {
+                key: Arc::clone(key),
+                revision,
+                metadata: start..start + length,
+                version: 0..0,
+                json: stored.clone(),
+                namespace: namespace.clone(),
+                labels,
+                fields,
+                uid: uid.into(),
+                fault: None,
+            });
+        }
         let digits = revision.to_string();
         // In the order of keys, resourceVersion comes before uid; without a uid it comes first.
         let before_uid = metadata
@@ -145,7 +162,6 @@ impl Entry {
         json.push_str(&digits);
         json.push_str(if empty { "\"" } else { "\"," });
         json.push_str(after);
-        let labels = metadata.labels.unwrap_or_default();
         Ok(Self {
             key: Arc::clone(key),
             revision,
@@ -153,7 +169,7 @@ impl Entry {
             version,
             json: json.into(),
             namespace: namespace.clone(),
-            labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            labels,
             fields,
             uid: uid.into(),
             fault: None,
@@ -163,7 +179,7 @@ impl Entry {
     /// The same object at another revision: what a deletion shows.
     #[must_use]
     pub fn at(&self, revision: u64) -> Self {
-        if self.fault.is_some() {
+        if self.fault.is_some() || self.version.is_empty() {
             return Self { revision, ..self.clone() };
         }
         let digits = revision.to_string();

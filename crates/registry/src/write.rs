@@ -1,0 +1,192 @@
+//! What every write has in common.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use convoy_meta::object_validation::{validate_object_meta, validate_object_meta_update};
+use convoy_meta::{FieldError, FieldErrorKind, FieldValidation, Object, Status};
+use convoy_smd::FieldManager;
+use convoy_storage::watch_cache::Entry;
+use serde_json::Value;
+
+use crate::failure::invalid;
+use crate::{Body, RequestContext, Resource, metadata};
+
+/// One write of one object.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) context: &'a RequestContext,
+    pub(crate) resource: &'a Resource,
+    /// Empty for cluster-scoped resources.
+    pub(crate) namespace: &'a str,
+    /// As the URL has it; empty for a creation.
+    pub(crate) name: &'a str,
+    pub(crate) subresource: &'a str,
+}
+
+/// How a strict field validation refuses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The body itself: 400.
+    Body,
+    /// What a patch made: 422.
+    Patched,
+}
+
+impl Target<'_> {
+    /// Checks kind, version, metadata and unknown fields of an object as it came, and sets defaults.
+    pub(crate) fn decode(
+        &self,
+        body: Body,
+        refusal: Refusal,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Status> {
+        let Body { mut object, duplicates } = body;
+        let def = self.resource.def();
+        let (kind, version) = (def.kind.as_str(), def.version.as_str());
+        let undecodable = |why: &str| {
+            Status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+            ))
+        };
+        let mut unknown = metadata::clean(&mut object).map_err(|why| undecodable(&why))?;
+        let expected = def.api_version();
+        match object.api_version() {
+            "" => {}
+            found if found != expected => {
+                return Err(Status::bad_request(format!(
+                    "the API version in the data ({found}) does not match the expected API version ({expected})"
+                )));
+            }
+            _ => {}
+        }
+        if !object.kind().is_empty() && object.kind() != kind {
+            let found = object.kind().to_owned();
+            let error = FieldError::invalid("kind", found.as_str(), format!("must be {kind}"));
+            let group_kind = convoy_meta::GroupKind::new(def.group.as_str(), found.as_str());
+            return Err(Status::invalid(&group_kind, object.name(), &[error]));
+        }
+        object.set_gvk(&def.gvk());
+        if let Some(schema) = &def.schema {
+            unknown.extend(schema.prune(&mut object));
+        }
+        let faults: Vec<String> = duplicates
+            .iter()
+            .map(|path| format!("duplicate field \"{path}\""))
+            .chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")))
+            .collect();
+        match self.context.field_validation {
+            _ if faults.is_empty() => {}
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.extend(faults),
+            FieldValidation::Strict => {
+                let text = format!("strict decoding error: {}", faults.join(", "));
+                return Err(match refusal {
+                    Refusal::Body => undecodable(&text),
+                    // Without the value, which Kubernetes repeats here: it may be a Secret's.
+                    Refusal::Patched => {
+                        let error = FieldError::new(FieldErrorKind::Invalid, "patch", None, text);
+                        Status::invalid(&convoy_meta::GroupKind::default(), "", &[error])
+                    }
+                });
+            }
+        }
+        if let Some(schema) = &def.schema {
+            schema.default(&mut object);
+        }
+        def.strategy.default_object(&mut object);
+        Ok(object)
+    }
+
+    /// Puts the object where the URL says, or says how it disagrees.
+    pub(crate) fn place(&self, object: &mut Value) -> Result<(), Status> {
+        if self.resource.namespaced() {
+            if object.namespace().is_empty() {
+                object.set_namespace(self.namespace);
+            } else if object.namespace() != self.namespace {
+                return Err(Status::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+        }
+        if self.name.is_empty() || object.name() == self.name {
+            return Ok(());
+        }
+        Err(Status::bad_request(if object.name().is_empty() {
+            format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                self.name
+            )
+        } else {
+            format!(
+                "the name of the object ({}) does not match the name on the URL ({})",
+                object.name(),
+                self.name
+            )
+        }))
+    }
+
+    pub(crate) fn field_manager(&self) -> FieldManager {
+        let def = self.resource.def();
+        let path = |name: &str| vec![name.to_owned()];
+        let reset_fields = match self.subresource {
+            "status" => vec![path("spec"), path("metadata")],
+            "" if def.has_status() => vec![path("status")],
+            _ => Vec::new(),
+        };
+        FieldManager {
+            schema: def.merge_schema.clone(),
+            api_version: def.api_version(),
+            kind: def.kind.clone(),
+            subresource: self.subresource.to_owned(),
+            reset_fields,
+        }
+    }
+
+    /// All checks of an object as it is about to be stored.
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+        let def = self.resource.def();
+        let mut errors = validate_object_meta(object, def.namespaced(), def.name_check);
+        if let Some(old) = old {
+            errors.extend(validate_object_meta_update(object, old));
+        }
+        if let Some(schema) = &def.schema {
+            errors.extend(schema.validate(object));
+        }
+        errors.extend(def.strategy.validate(self.context, object));
+        if let Some(old) = old {
+            errors.extend(def.strategy.validate_update(self.context, self.subresource, object, old));
+        }
+        if errors.is_empty() { Ok(()) } else { Err(invalid(def, object.name(), &errors)) }
+    }
+
+    pub(crate) fn key(&self, name: &str) -> String {
+        self.resource.key(self.namespace, name)
+    }
+
+    /// The answer's object from what is stored.
+    pub(crate) fn entry(&self, key: &str, revision: u64, stored: &Bytes) -> Arc<Entry> {
+        Arc::new(Entry::read(self.resource.format(), &key.into(), revision, stored))
+    }
+}
+
+/// The bytes to store: without resourceVersion, which the store counts.
+pub(crate) fn encode(object: &Value) -> Result<Bytes, Status> {
+    let mut stored = object.clone();
+    stored.set_resource_version("");
+    serde_json::to_vec(&stored).map(Bytes::from).map_err(Status::internal)
+}
+
+/// Whether two objects differ in nothing but the times of their managedFields.
+pub(crate) fn same_but_for_times(a: &Value, b: &Value) -> bool {
+    let without_times = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(Value::Array(entries)) = object.metadata_mut().get_mut("managedFields") {
+            for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
+                entry.remove("time");
+            }
+        }
+        object
+    };
+    a == b || (a.get("spec") == b.get("spec") && without_times(a) == without_times(b))
+}
