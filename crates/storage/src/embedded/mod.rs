@@ -271,3 +271,6 @@ impl Watch for EmbeddedWatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
