@@ -1,0 +1,27 @@
+//! From an [`Artifact`](convoy_api::Artifact) to a [`Bundle`] of objects, and the store that keeps both.
+//!
+//! [`render`] is a pure function of its [`RenderInput`]: it runs no program, asks no network and reads no
+//! file but those of the artifact. [`render_key`] names the result before it is made, so that a thousand
+//! clusters with equal inputs render once.
+//!
+//! [`RenderStore`] keeps artifacts and bundles by the digest of their content, and for each render key the
+//! digest of its bundle. It is shared by all replicas; what it loses is fetched or rendered again.
+//!
+//! A bundle's objects are as they were rendered: lists are not flattened and namespaces not defaulted,
+//! because that needs to know which kinds the target has (`convoy-plan`).
+
+mod blob;
+mod bundle;
+mod digest;
+mod error;
+mod folder;
+mod helm;
+mod input;
+mod manifests;
+mod secrets;
+mod store;
+
+pub use bundle::{Bundle, Hook, RenderedObject};
+pub use error::RenderError;
+pub use input::{RenderInput, TargetFacts, ValuesText, render, render_key};
+pub use store::{Collected, OpenStoreError, RenderStore, StoreError};

@@ -1,0 +1,445 @@
+use std::collections::BTreeSet;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use convoy_api::Artifact;
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+
+use crate::blob::{self, BlobError};
+use crate::bundle::Bundle;
+use crate::digest::hex_of;
+
+const ARTIFACTS: &str = "artifacts";
+const BUNDLES: &str = "bundles";
+const RENDERS: &str = "renders";
+
+/// Largest artifact or bundle that is read back, uncompressed.
+const MAX_PAYLOAD_BYTES: u64 = 512 << 20;
+/// Deletions of a garbage collection that are under way at once.
+const CONCURRENT_DELETES: usize = 8;
+
+/// Artifacts and bundles by the digest of their content, and bundles by render key.
+///
+/// Writes are atomic, and an object is durable when its write returns. What is read was checked against
+/// its digest. Clones share the store.
+#[derive(Debug, Clone)]
+pub struct RenderStore {
+    objects: Arc<dyn ObjectStore>,
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    /// Not a URL of a store.
+    #[error("{url:?} is no URL of a render store: use file:///folder or memory://")]
+    Url {
+        /// As given, up to 64 characters.
+        url: String,
+    },
+    /// A store that a later version can use.
+    #[error("render stores of the sort {scheme}:// are not supported yet: use file:///folder or memory://")]
+    Unsupported {
+        /// `s3`, `gs` or `az`.
+        scheme: String,
+    },
+    /// The folder cannot be made or used.
+    #[error("cannot use the folder {folder} as a render store")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The store's library refuses the folder.
+    #[error("cannot use the folder {folder} as a render store")]
+    Backend {
+        /// The folder.
+        folder: String,
+        /// What it says.
+        #[source]
+        source: object_store::Error,
+    },
+}
+
+/// A read or write of the store that failed. Nothing is lost for good: artifacts are fetched again,
+/// bundles rendered again.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The backend failed; trying again can help.
+    #[error("cannot {action} {name} in the render store")]
+    Backend {
+        /// `read`, `write`, `list` or `delete`.
+        action: &'static str,
+        /// Name of the object.
+        name: String,
+        /// What the backend says.
+        #[source]
+        source: object_store::Error,
+    },
+    /// The object is not what its name says; it was removed, so that the next write makes it good.
+    #[error("{name} in the render store cannot be used, it was removed: {detail}")]
+    Damaged {
+        /// Name of the object.
+        name: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The caller's digest or key is none.
+    #[error("{digest:?} is no digest")]
+    NotADigest {
+        /// As given, up to 80 characters.
+        digest: String,
+    },
+    /// Compression failed or its thread broke down.
+    #[error("cannot pack {name} for the render store: {detail}")]
+    Pack {
+        /// Name of the object.
+        name: String,
+        /// What went wrong.
+        detail: String,
+    },
+}
+
+/// What a garbage collection did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Objects that were deleted.
+    pub deleted: usize,
+    /// Their bytes.
+    pub deleted_bytes: u64,
+    /// Objects that stay.
+    pub kept: usize,
+}
+
+impl RenderStore {
+    /// Opens the store of `--render-store-url`: `file:///folder` (made when it is not there, readable by
+    /// its owner alone) or `memory://`.
+    pub fn open(url: &str) -> Result<Self, OpenStoreError> {
+        match url.split_once("://") {
+            Some(("memory", "" | "/")) => Ok(Self::in_memory()),
+            Some(("file", folder)) if folder.starts_with('/') => Self::in_folder(FilePath::new(folder)),
+            Some((scheme @ ("s3" | "gs" | "az"), _)) => {
+                Err(OpenStoreError::Unsupported { scheme: scheme.to_owned() })
+            }
+            _ => Err(OpenStoreError::Url { url: url.chars().take(64).collect() }),
+        }
+    }
+
+    /// A store that is gone with the process.
+    pub fn in_memory() -> Self {
+        Self { objects: Arc::new(InMemory::new()) }
+    }
+
+    /// A store in a folder of this machine.
+    pub fn in_folder(folder: &FilePath) -> Result<Self, OpenStoreError> {
+        let name = || folder.display().to_string();
+        make_private(folder).map_err(|source| OpenStoreError::Folder { folder: name(), source })?;
+        let objects = LocalFileSystem::new_with_prefix(folder)
+            .map_err(|source| OpenStoreError::Backend { folder: name(), source })?
+            .with_fsync(true);
+        Ok(Self { objects: Arc::new(objects) })
+    }
+
+    /// Keeps an artifact under its digest.
+    pub async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        let (name, shared) = (name_of(ARTIFACTS, artifact.digest())?, artifact.clone());
+        self.put(name, move || blob::encode_files(shared.files())).await
+    }
+
+    /// The artifact with this digest, or nothing when it is not there. The revision is the caller's: equal
+    /// files of two revisions are kept once.
+    pub async fn artifact(&self, digest: &str, revision: &str) -> Result<Option<Artifact>, StoreError> {
+        let name = name_of(ARTIFACTS, digest)?;
+        let Some(payload) = self.get(&name, Some(digest)).await? else { return Ok(None) };
+        match blob::decode_files(payload) {
+            Ok(files) => Ok(Some(Artifact::new(revision, files))),
+            Err(error) => Err(self.damaged(&name, error.to_string()).await),
+        }
+    }
+
+    /// Keeps a bundle; returns its digest.
+    pub async fn put_bundle(&self, bundle: &Bundle) -> Result<String, StoreError> {
+        let payload = bundle.to_bytes();
+        let digest = crate::digest::sha256(&payload);
+        self.put(name_of(BUNDLES, &digest)?, move || payload).await?;
+        Ok(digest)
+    }
+
+    /// The bundle with this digest, or nothing when it is not there.
+    pub async fn bundle(&self, digest: &str) -> Result<Option<Bundle>, StoreError> {
+        let name = name_of(BUNDLES, digest)?;
+        let Some(payload) = self.get(&name, Some(digest)).await? else { return Ok(None) };
+        match serde_json::from_slice(&payload) {
+            Ok(bundle) => Ok(Some(bundle)),
+            Err(error) => Err(self.damaged(&name, error.to_string()).await),
+        }
+    }
+
+    /// Notes which bundle a render key gave; the bundle was put before.
+    pub async fn put_render(&self, key: &str, bundle_digest: &str) -> Result<(), StoreError> {
+        let digest = bundle_digest.to_owned();
+        self.put(name_of(RENDERS, key)?, move || digest.into_bytes()).await
+    }
+
+    /// The bundle that a render key gave, with its digest, when both are still there.
+    pub async fn render(&self, key: &str) -> Result<Option<(String, Bundle)>, StoreError> {
+        let name = name_of(RENDERS, key)?;
+        let Some(payload) = self.get(&name, None).await? else { return Ok(None) };
+        let digest = String::from_utf8_lossy(&payload).into_owned();
+        if hex_of(&digest).is_none() {
+            return Err(self.damaged(&name, "it names no bundle".to_owned()).await);
+        }
+        Ok(self.bundle(&digest).await?.map(|bundle| (digest, bundle)))
+    }
+
+    /// Deletes artifacts and bundles whose digest is not in `live`, and render keys whose bundle is gone,
+    /// but nothing that was written after `before`: it may be about to be named.
+    pub async fn collect_garbage(
+        &self,
+        live: &BTreeSet<String>,
+        before: Timestamp,
+    ) -> Result<Collected, StoreError> {
+        let mut collected = Collected::default();
+        let mut garbage = Vec::new();
+        let mut bundles = BTreeSet::new();
+        for folder in [ARTIFACTS, BUNDLES, RENDERS] {
+            let mut listed = self.objects.list(Some(&Path::from(folder)));
+            while let Some(object) = listed.next().await {
+                let object = object.map_err(|source| failed("list", folder, source))?;
+                let is_old = object.last_modified.timestamp() < before.as_second();
+                let hex = object.location.filename().unwrap_or_default();
+                let digest = format!("sha256:{hex}");
+                let is_live = match folder {
+                    RENDERS => is_old && self.names_one_of(&object, &bundles).await,
+                    _ => live.contains(&digest),
+                };
+                if is_live || !is_old {
+                    collected.kept += 1;
+                    if folder == BUNDLES {
+                        bundles.insert(digest);
+                    }
+                } else {
+                    garbage.push(object);
+                }
+            }
+        }
+        let deleted: Vec<u64> = futures::stream::iter(garbage)
+            .map(|object| async move { self.delete(&object.location).await.map(|()| object.size) })
+            .buffer_unordered(CONCURRENT_DELETES)
+            .try_collect()
+            .await?;
+        collected.deleted = deleted.len();
+        collected.deleted_bytes = deleted.iter().sum();
+        Ok(collected)
+    }
+
+    async fn names_one_of(&self, object: &ObjectMeta, bundles: &BTreeSet<String>) -> bool {
+        let payload = self.get(&object.location, None).await.ok().flatten();
+        payload.is_some_and(|digest| bundles.contains(String::from_utf8_lossy(&digest).as_ref()))
+    }
+
+    async fn put(
+        &self,
+        name: Path,
+        payload: impl FnOnce() -> Vec<u8> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let packed = tokio::task::spawn_blocking(move || blob::seal(&payload())).await;
+        let pack = |detail: String| StoreError::Pack { name: name.to_string(), detail };
+        let blob =
+            packed.map_err(|error| pack(error.to_string()))?.map_err(|error| pack(error.to_string()))?;
+        let written = self.objects.put(&name, blob.into()).await;
+        written.map(|_| ()).map_err(|source| failed("write", name.as_ref(), source))
+    }
+
+    async fn get(&self, name: &Path, want: Option<&str>) -> Result<Option<Bytes>, StoreError> {
+        let found = match self.objects.get(name).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            found => found.map_err(|source| failed("read", name.as_ref(), source))?,
+        };
+        if found.meta.size > MAX_PAYLOAD_BYTES {
+            return Err(self.damaged(name, BlobError::TooLarge(MAX_PAYLOAD_BYTES).to_string()).await);
+        }
+        let blob = found.bytes().await.map_err(|source| failed("read", name.as_ref(), source))?;
+        let opened = tokio::task::spawn_blocking(move || blob::open(&blob, MAX_PAYLOAD_BYTES)).await;
+        let opened =
+            opened.map_err(|error| StoreError::Pack { name: name.to_string(), detail: error.to_string() })?;
+        match opened {
+            Ok((payload, digest)) if want.is_none_or(|want| want == digest) => Ok(Some(payload)),
+            Ok(_) => Err(self.damaged(name, "its content has another digest".to_owned()).await),
+            Err(error) => Err(self.damaged(name, error.to_string()).await),
+        }
+    }
+
+    async fn damaged(&self, name: &Path, detail: String) -> StoreError {
+        // When this fails too, the next write still replaces it.
+        let _ = self.delete(name).await;
+        StoreError::Damaged { name: name.to_string(), detail }
+    }
+
+    async fn delete(&self, name: &Path) -> Result<(), StoreError> {
+        match self.objects.delete(name).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(failed("delete", name.as_ref(), source)),
+        }
+    }
+}
+
+fn failed(action: &'static str, name: &str, source: object_store::Error) -> StoreError {
+    StoreError::Backend { action, name: name.to_owned(), source }
+}
+
+fn name_of(folder: &str, digest: &str) -> Result<Path, StoreError> {
+    match hex_of(digest) {
+        Some(hex) => Ok(Path::from_iter([folder, hex])),
+        None => Err(StoreError::NotADigest { digest: digest.chars().take(80).collect() }),
+    }
+}
+
+/// Makes a folder that only its owner can read: bundles hold Secrets.
+fn make_private(folder: &FilePath) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::RenderedObject;
+    use serde_json::json;
+
+    const LONG_AGO: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn far_ahead() -> Timestamp {
+        Timestamp::from_second(10_000_000_000).unwrap()
+    }
+
+    fn artifact(text: &str) -> Artifact {
+        let files =
+            [("a".to_owned(), Bytes::copy_from_slice(text.as_bytes())), ("b/c".to_owned(), Bytes::new())];
+        Artifact::new("main@sha1:1", files.into())
+    }
+
+    fn bundle(name: &str) -> Bundle {
+        let object = json!({"kind": "ConfigMap", "metadata": {"name": name}, "n": 1.5, "big": 9_007_199_254_740_993_u64});
+        Bundle { objects: vec![RenderedObject { source: "a.yaml".to_owned(), object }], ..Bundle::default() }
+    }
+
+    fn stores() -> (Vec<RenderStore>, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RenderStore::open(&format!("file://{}/store/here", dir.path().display())).unwrap();
+        (vec![RenderStore::open("memory://").unwrap(), folder], dir)
+    }
+
+    #[tokio::test]
+    async fn what_is_put_comes_back_the_same() {
+        let (stores, _dir) = stores();
+        for store in stores {
+            let artifact = artifact("x");
+            assert_eq!(store.artifact(artifact.digest(), "r").await.unwrap(), None);
+            store.put_artifact(&artifact).await.unwrap();
+            store.put_artifact(&artifact).await.unwrap();
+            assert_eq!(
+                store.artifact(artifact.digest(), "main@sha1:1").await.unwrap(),
+                Some(artifact.clone())
+            );
+
+            let bundle = bundle("x");
+            let digest = store.put_bundle(&bundle).await.unwrap();
+            assert_eq!(digest, bundle.digest());
+            assert_eq!(store.bundle(&digest).await.unwrap(), Some(bundle.clone()));
+
+            let key = crate::digest::sha256(b"key");
+            assert_eq!(store.render(&key).await.unwrap(), None);
+            store.put_render(&key, &digest).await.unwrap();
+            assert_eq!(store.render(&key).await.unwrap(), Some((digest, bundle)));
+        }
+    }
+
+    #[tokio::test]
+    async fn garbage_goes_and_what_is_named_or_young_stays() {
+        let (stores, _dir) = stores();
+        for store in stores {
+            let (keep, drop) = (artifact("keep"), artifact("drop"));
+            store.put_artifact(&keep).await.unwrap();
+            store.put_artifact(&drop).await.unwrap();
+            let kept = store.put_bundle(&bundle("keep")).await.unwrap();
+            let dropped = store.put_bundle(&bundle("drop")).await.unwrap();
+            let (kept_key, dropped_key) = (crate::digest::sha256(b"1"), crate::digest::sha256(b"2"));
+            store.put_render(&kept_key, &kept).await.unwrap();
+            store.put_render(&dropped_key, &dropped).await.unwrap();
+            let live: BTreeSet<_> = [keep.digest().to_owned(), kept.clone()].into();
+
+            let young = store.collect_garbage(&live, LONG_AGO).await.unwrap();
+            assert_eq!((young.deleted, young.kept), (0, 6));
+            let collected = store.collect_garbage(&live, far_ahead()).await.unwrap();
+            assert_eq!((collected.deleted, collected.kept), (3, 3));
+            assert!(collected.deleted_bytes > 0);
+            assert!(store.artifact(keep.digest(), "r").await.unwrap().is_some());
+            assert!(store.artifact(drop.digest(), "r").await.unwrap().is_none());
+            assert!(store.bundle(&dropped).await.unwrap().is_none());
+            assert!(store.render(&kept_key).await.unwrap().is_some());
+            assert!(store.render(&dropped_key).await.unwrap().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn damaged_objects_are_found_removed_and_made_good_by_the_next_write() {
+        let (stores, dir) = stores();
+        let store = &stores[1];
+        let artifact = artifact("x");
+        let file =
+            dir.path().join("store/here/artifacts").join(artifact.digest().strip_prefix("sha256:").unwrap());
+        let other = blob::seal(b"something else").unwrap();
+        for content in [&b""[..], b"convoy1\n", b"garbage", &other] {
+            store.put_artifact(&artifact).await.unwrap();
+            std::fs::write(&file, content).unwrap();
+            let error = store.artifact(artifact.digest(), "r").await.unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            assert_eq!(store.artifact(artifact.digest(), "r").await.unwrap(), None);
+        }
+        store.put_artifact(&artifact).await.unwrap();
+        assert!(store.artifact(artifact.digest(), "r").await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn names_that_are_no_digests_never_reach_the_backend() {
+        let store = RenderStore::in_memory();
+        for digest in ["../../etc/passwd", "sha256:../x", ""] {
+            assert!(matches!(store.bundle(digest).await, Err(StoreError::NotADigest { .. })));
+            assert!(matches!(store.render(digest).await, Err(StoreError::NotADigest { .. })));
+        }
+    }
+
+    #[test]
+    fn urls_that_are_no_stores_are_refused_by_name() {
+        for url in ["", "store", "file://relative", "ftp://x/y", "memory://x"] {
+            assert!(matches!(RenderStore::open(url), Err(OpenStoreError::Url { .. })), "{url}");
+        }
+        let error = RenderStore::open("s3://bucket/prefix").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "render stores of the sort s3:// are not supported yet: use file:///folder or memory://"
+        );
+        assert!(matches!(RenderStore::open("file:///proc/nope"), Err(OpenStoreError::Folder { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_folder_is_readable_by_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("store");
+        RenderStore::in_folder(&folder).unwrap();
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
