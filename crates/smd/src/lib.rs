@@ -13,13 +13,22 @@
 
 mod field_manager;
 mod json_patch;
+mod last_applied;
+mod managed;
 mod merge_patch;
+mod path;
 mod schema;
+mod set;
+mod typed;
+mod value;
 
 pub use field_manager::{ApplyError, Conflict, Conflicts, FieldManager};
 pub use json_patch::{JsonPatchError, MAX_COPIED_BYTES, MAX_OPERATIONS, json_patch};
+pub use managed::keep_times_of_no_op;
 pub use merge_patch::{MergePatchError, merge_patch};
+pub use path::{PathElement, Scalar};
 pub use schema::{Schema, SchemaError, SchemaSet};
+pub use set::{FieldsError, Set};
 
 /// Levels of nesting that objects, field sets and schemas may have.
 pub const MAX_DEPTH: usize = 256;

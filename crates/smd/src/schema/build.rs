@@ -67,6 +67,7 @@ pub(super) fn deduced() -> (Arena, TypeId) {
 /// ObjectMeta and what it refers to: the part that every custom resource shares.
 fn meta_components() -> Value {
     let text = || json!({"type": "string"});
+    let required = || json!({"type": "string", "default": ""});
     let time = || json!({"type": "string", "format": "date-time"});
     let int = || json!({"type": "integer", "format": "int64"});
     let strings = || json!({"type": "object", "additionalProperties": {"type": "string"}});
@@ -83,8 +84,9 @@ fn meta_components() -> Value {
             "x-kubernetes-list-map-keys": ["uid"], "x-kubernetes-patch-strategy": "merge",
             "x-kubernetes-patch-merge-key": "uid",
             "items": {"type": "object", "x-kubernetes-map-type": "atomic",
-                "properties": {"apiVersion": text(), "blockOwnerDeletion": {"type": "boolean"},
-                    "controller": {"type": "boolean"}, "kind": text(), "name": text(), "uid": text()}}},
+                "properties": {"apiVersion": required(), "kind": required(), "name": required(),
+                    "uid": required(), "blockOwnerDeletion": {"type": "boolean"},
+                    "controller": {"type": "boolean"}}}},
     });
     for name in ["generateName", "name", "namespace", "resourceVersion", "selfLink", "uid"] {
         meta[name] = text();
@@ -334,6 +336,8 @@ fn truthy(schema: &Value, extension: &str) -> bool {
     schema.get(extension).and_then(Value::as_bool).unwrap_or(false)
 }
 
+type Keys = Box<[Box<str>]>;
+
 /// `Some(atomic)` when `x-kubernetes-map-type` is set.
 fn map_relationship(schema: &Value, at: &str) -> Result<Option<bool>, SchemaError> {
     match schema.get("x-kubernetes-map-type") {
@@ -344,7 +348,8 @@ fn map_relationship(schema: &Value, at: &str) -> Result<Option<bool>, SchemaErro
     }
 }
 
-fn list_relationship(schema: &Value, at: &str) -> Result<(bool, Box<[Box<str>]>), SchemaError> {
+/// Whether the list is atomic, and its keys.
+fn list_relationship(schema: &Value, at: &str) -> Result<(bool, Keys), SchemaError> {
     if let Some(kind) = schema.get("x-kubernetes-list-type") {
         return match kind.as_str() {
             Some("atomic") => Ok((true, Box::default())),
