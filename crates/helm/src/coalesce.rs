@@ -4,7 +4,7 @@
 //! same map below their first level, so what one child adds there the others see.
 
 use crate::tree::Node;
-use convoy_gotemplate::{List, Map, Str, Value};
+use convoy_gotemplate::{List, Map, Str, Value, sprintf};
 use std::collections::BTreeSet;
 
 pub(crate) const GLOBAL: &str = "global";
@@ -70,12 +70,8 @@ fn coalesce(node: &Node<'_>, values: &Map, nulls: Nulls) -> Result<(), TypeMisma
 
 /// Go's `%t` of what is not a map.
 fn print_bool(value: &Value) -> String {
-    match value {
-        Value::Bool(value) => value.to_string(),
-        Value::Nil => "%!t(<nil>)".to_owned(),
-        Value::String(text) => format!("%!t(string={text})"),
-        other => format!("%!t({})", other.type_name()),
-    }
+    let text = sprintf(b"%t", std::slice::from_ref(value), 4096).unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Gives a child the globals of its parent: the parent's win, tables are merged.

@@ -2,6 +2,7 @@
 
 use crate::values::{Data, Values};
 use convoy_gotemplate::{Str, quote};
+use std::num::{IntErrorKind, ParseIntError};
 
 const MAX_INDEX: i64 = 65_536;
 const MAX_NESTING: usize = 30;
@@ -116,7 +117,7 @@ impl Parser<'_, '_> {
             None if key.is_empty() => Ok(false),
             None => Err(SetError::NoValue(quoted(&key))),
             Some('[') => {
-                let index = self.index()?;
+                let Some(index) = self.index()? else { return Ok(false) };
                 let mut list = match values.get(key.as_bytes()) {
                     None => Vec::new(),
                     Some(Data::List(list)) => list.clone(),
@@ -243,13 +244,19 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn index(&mut self) -> Result<i64, SetError> {
+    /// The number before a closing bracket; `None` at the end of the text, which ends it without an error.
+    fn index(&mut self) -> Result<Option<i64>, SetError> {
         let (text, stop) = self.until(&[']']);
         if stop.is_none() {
-            return Err(SetError::Index("EOF".to_owned()));
+            return Ok(None);
         }
-        text.parse()
-            .map_err(|_| SetError::Index(format!("strconv.Atoi: parsing {}: invalid syntax", quoted(&text))))
+        text.parse().map(Some).map_err(|error: ParseIntError| {
+            let problem = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            SetError::Index(format!("strconv.Atoi: parsing {}: {problem}", quoted(&text)))
+        })
     }
 
     /// What follows an index; false at the end of the text.
@@ -259,7 +266,7 @@ impl Parser<'_, '_> {
         }
         let (text, stop) = self.until(&['[', '.', '=']);
         if !text.is_empty() {
-            return Err(SetError::AfterIndex(quoted(&text)));
+            return Err(SetError::AfterIndex(quoted_runes(&text)));
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         match stop {
@@ -270,7 +277,7 @@ impl Parser<'_, '_> {
                 Ok(true)
             }
             Some('[') => {
-                let next = self.index()?;
+                let Some(next) = self.index()? else { return Ok(false) };
                 let mut inner = match list.get(at) {
                     None | Some(Data::Null) => Vec::new(),
                     Some(Data::List(inner)) => inner.clone(),
@@ -319,6 +326,16 @@ fn insert(values: &mut Values, key: &str, value: Data) {
 
 fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes())).into_owned()
+}
+
+/// Go's `%q` of a slice of characters.
+fn quoted_runes(text: &str) -> String {
+    let rune = |c: char| match c {
+        '\'' => "'\\''".to_owned(),
+        '"' => "'\"'".to_owned(),
+        c => format!("'{}'", quoted(c.encode_utf8(&mut [0; 4])).trim_matches('"')),
+    };
+    format!("[{}]", text.chars().map(rune).collect::<Vec<_>>().join(" "))
 }
 
 fn conversion(found: &Data, wanted: &'static str) -> SetError {
