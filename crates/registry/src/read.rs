@@ -166,3 +166,26 @@ fn selector(resource: &Resource, namespace: Option<&str>, options: &ListOptions)
         fields: options.field_selector.clone(),
     })
 }
+
+impl Registry {
+    /// How many objects of a namespace are stored, whether they can be decoded or not. Needs no cache.
+    pub(crate) async fn stored(&self, resource: &Resource, namespace: &str) -> Result<usize, Status> {
+        let prefix = format!("{}{namespace}/", resource.format().prefix);
+        let options = convoy_storage::ListOptions { limit: 1, ..convoy_storage::ListOptions::default() };
+        let list = self.storage.list(&prefix, options).await.map_err(|error| storage_status(&error))?;
+        Ok(list.items.len() + usize::try_from(list.remaining).unwrap_or(usize::MAX))
+    }
+
+    /// Removes objects of a namespace that cannot be decoded.
+    pub(crate) async fn delete_broken(&self, resource: &Resource, namespace: &str) -> Result<(), Status> {
+        let prefix = format!("{}{namespace}/", resource.format().prefix);
+        let list = self.storage.list(&prefix, convoy_storage::ListOptions::default()).await;
+        for item in list.map_err(|error| storage_status(&error))?.items {
+            if Entry::read(resource.format(), &item.key, item.revision, &item.value).fault().is_some() {
+                // Lost races are met again in the next round.
+                let _ = self.storage.delete(&item.key, item.revision).await;
+            }
+        }
+        Ok(())
+    }
+}

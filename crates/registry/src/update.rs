@@ -166,7 +166,8 @@ impl Registry {
         let result = if context.dry_run {
             Ok(current.revision())
         } else if done {
-            self.storage.delete(key, current.revision()).await.map(|deleted| deleted.revision)
+            // The answer shows the object as it was last stored, but for this change.
+            self.storage.delete(key, current.revision()).await.map(|_| current.revision())
         } else {
             self.storage.update(key, current.revision(), stored.clone()).await
         };
@@ -249,14 +250,12 @@ impl Registry {
 fn applied(target: &Target<'_>, body: &Body, warnings: &mut Vec<String>) -> Result<Value, Status> {
     let def = target.resource.def();
     let mut applied = body.object.clone();
+    if let Err(why) = crate::metadata::clean(&mut applied.clone()) {
+        return Err(Status::bad_request(why));
+    }
     if applied.api_version() != def.api_version() || applied.kind() != def.kind {
-        // The same words as for any other body.
-        target.decode(
-            Body { object: applied.clone(), duplicates: Vec::new() },
-            Refusal::Body,
-            &mut Vec::new(),
-        )?;
-        applied.set_gvk(&def.gvk());
+        let version = if applied.api_version().is_empty() { "/" } else { applied.api_version() };
+        return Err(Status::bad_request(format!("invalid object type: {version}, Kind={}", applied.kind())));
     }
     if !body.duplicates.is_empty() {
         let faults: Vec<_> =
@@ -272,10 +271,11 @@ fn applied(target: &Target<'_>, body: &Body, warnings: &mut Vec<String>) -> Resu
             convoy_meta::FieldValidation::Ignore => {}
         }
     }
-    if applied.name().is_empty() {
-        applied.set_name(target.name);
+    if !applied.name().is_empty() {
+        target.place(&mut applied)?;
+    } else if target.resource.namespaced() && applied.namespace().is_empty() {
+        applied.set_namespace(target.namespace);
     }
-    target.place(&mut applied)?;
     Ok(applied)
 }
 

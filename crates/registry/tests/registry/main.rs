@@ -4,5 +4,6 @@
 
 mod deleting;
 mod fixture;
+mod lifecycle;
 mod reading;
 mod writing;
