@@ -77,8 +77,10 @@ pub enum RenderError {
         detail: String,
     },
     /// The chart does not load or does not render.
-    #[error("{detail}")]
+    #[error("{folder}: {detail}")]
     Chart {
+        /// The chart's folder.
+        folder: String,
         /// In Helm's words.
         detail: String,
     },

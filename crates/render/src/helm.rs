@@ -1,21 +1,119 @@
 use convoy_api::HelmRender;
-use serde_json::{Map, Value};
+use convoy_helm::{
+    Capabilities, Chart, Data, Hook, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
+    ValuesError, check_installable, check_name, lay_over, read_values,
+};
+use serde_json::Value;
 
-use crate::bundle::Bundle;
+use crate::bundle::{self, Bundle, RenderedObject};
 use crate::error::RenderError;
 use crate::folder::Folder;
 use crate::input::RenderInput;
+use crate::manifests::MAX_DOCUMENTS;
 use crate::secrets::SecretValues;
 
+/// Renders the chart in a folder as `helm template --include-crds` does. Text that quotes values of Secrets
+/// is masked, in errors and in the notes.
 pub(crate) fn render(
     folder: &Folder<'_>,
     spec: &HelmRender,
     input: &RenderInput<'_>,
 ) -> Result<Bundle, RenderError> {
     let mut secrets = SecretValues::default();
-    let _values = values(folder, spec, input, &mut secrets)?;
-    let detail = format!("{}: Helm charts are not rendered yet", folder.name());
-    Err(RenderError::Chart { detail: secrets.masked(&detail) })
+    let values = values(folder, spec, input, &mut secrets)?;
+    let failed = |detail: &str| RenderError::Chart {
+        folder: folder.name().to_owned(),
+        detail: secrets.masked(detail),
+    };
+    let chart = Chart::load(folder.files().map(|(path, content)| (path.to_owned(), content.clone())))
+        .map_err(|error| failed(&error.helm_text()))?;
+    check_installable(&chart).map_err(|error| failed(&error.to_string()))?;
+    let name = spec.release_name.as_deref().unwrap_or(input.release_name);
+    check_name(name).map_err(|error| failed(&format!("{error}; set spec.render.helm.releaseName")))?;
+    let kube_version = KubeVersion::parse(&input.target.kubernetes_version)
+        .map_err(|error| failed(&format!("the target's Kubernetes version: {error}")))?;
+    let api_versions: Vec<String> = input.target.api_versions.iter().cloned().collect();
+    let capabilities = Capabilities { kube_version, api_versions: api_versions.into() };
+    let release = ReleaseOptions {
+        name: name.to_owned(),
+        namespace: input.namespace.to_owned(),
+        ..ReleaseOptions::default()
+    };
+    let rendered = convoy_helm::render(&chart, &values, &release, &capabilities, &mut ())
+        .map_err(|error| failed(&error.to_string()))?;
+    bundle(folder, spec, &rendered, &secrets)
+}
+
+fn bundle(
+    folder: &Folder<'_>,
+    spec: &HelmRender,
+    rendered: &Rendered,
+    secrets: &SecretValues,
+) -> Result<Bundle, RenderError> {
+    let mut bundle = Bundle::default();
+    let object = |source: &str, text: &[u8]| {
+        convoy_yaml::to_json(text).map_err(|error| RenderError::Chart {
+            folder: folder.name().to_owned(),
+            detail: secrets.masked(&format!("{source} renders to what is no YAML: {error}")),
+        })
+    };
+    if spec.skip_crds != Some(true) {
+        for (source, text) in &rendered.crds {
+            for document in convoy_yaml::documents(text) {
+                let document = document.map_err(|error| RenderError::Chart {
+                    folder: folder.name().to_owned(),
+                    detail: format!("{source}: {error}"),
+                })?;
+                push(&mut bundle, source, object(source, &document)?);
+            }
+        }
+    }
+    for manifest in &rendered.manifests {
+        push(&mut bundle, &manifest.source, object(&manifest.source, &manifest.content)?);
+    }
+    let mut unmet = Vec::new();
+    for hook in rendered.hooks.iter().filter(|hook| !is_test(hook)) {
+        let Manifest { source, content, kind, name, .. } = &hook.manifest;
+        let events: Vec<_> = hook.events.iter().map(|event| event_name(*event).to_owned()).collect();
+        unmet.push(format!("{kind} {name} ({})", events.join(", ")));
+        bundle.hooks.push(bundle::Hook { source: source.clone(), events, object: object(source, content)? });
+    }
+    if !unmet.is_empty() {
+        bundle
+            .warnings
+            .push(format!("Helm hooks are not run yet, these were left out: {}", unmet.join("; ")));
+    }
+    if bundle.objects.len() + bundle.hooks.len() > MAX_DOCUMENTS {
+        return Err(RenderError::TooMuch { what: "documents", limit: MAX_DOCUMENTS });
+    }
+    let notes = String::from_utf8_lossy(&rendered.notes).trim().to_owned();
+    bundle.notes = (!notes.is_empty()).then(|| secrets.masked(&notes));
+    Ok(bundle)
+}
+
+fn push(bundle: &mut Bundle, source: &str, object: Value) {
+    if !object.is_null() {
+        bundle.objects.push(RenderedObject { source: source.to_owned(), object });
+    }
+}
+
+/// convoy runs no tests, so that these are not even warned about.
+fn is_test(hook: &Hook) -> bool {
+    hook.events.iter().all(|event| *event == HookEvent::Test)
+}
+
+fn event_name(event: HookEvent) -> &'static str {
+    match event {
+        HookEvent::PreInstall => "pre-install",
+        HookEvent::PostInstall => "post-install",
+        HookEvent::PreDelete => "pre-delete",
+        HookEvent::PostDelete => "post-delete",
+        HookEvent::PreUpgrade => "pre-upgrade",
+        HookEvent::PostUpgrade => "post-upgrade",
+        HookEvent::PreRollback => "pre-rollback",
+        HookEvent::PostRollback => "post-rollback",
+        HookEvent::Test => "test",
+    }
 }
 
 /// What goes on top of the chart's own values: valuesFiles, then valuesFrom, then values.
@@ -24,8 +122,8 @@ fn values(
     spec: &HelmRender,
     input: &RenderInput<'_>,
     secrets: &mut SecretValues,
-) -> Result<Map<String, Value>, RenderError> {
-    let mut merged = Map::new();
+) -> Result<Values, RenderError> {
+    let mut merged = Values::new();
     for path in &spec.values_files {
         let failed = |detail: &str| RenderError::Values { from: path.clone(), detail: detail.to_owned() };
         if path.starts_with('/') || path.contains('\\') || path.split('/').any(|segment| segment == "..") {
@@ -36,64 +134,50 @@ fn values(
         let clean: Vec<_> = path.split('/').filter(|segment| !matches!(*segment, "" | ".")).collect();
         let content =
             folder.file(&clean.join("/")).ok_or_else(|| failed("there is no such file in the chart"))?;
-        let read = read(content).map_err(|(line, column, detail)| RenderError::Syntax {
-            file: folder.full(path),
-            line,
-            column,
-            detail,
+        let read = read_values(content).map_err(|error| match place(&error) {
+            Some((line, column)) => RenderError::Syntax {
+                file: folder.full(&clean.join("/")),
+                line,
+                column,
+                detail: problem(&error),
+            },
+            None => failed(&problem(&error)),
         })?;
-        merge(&mut merged, read);
+        lay_over(&mut merged, read);
     }
     for values in input.values_from {
-        let read = read(&values.text).map_err(|(line, column, detail)| {
+        let read = read_values(&values.text).map_err(|error| {
             // The reader's text may quote what it failed on.
-            let detail = if values.is_secret { "it is no YAML mapping".to_owned() } else { detail };
-            RenderError::Values {
-                from: values.from.clone(),
-                detail: format!("line {line}, column {column}: {detail}"),
-            }
+            let problem = if values.is_secret { "it is no YAML mapping".to_owned() } else { problem(&error) };
+            let place = place(&error).map(|(line, column)| format!("line {line}, column {column}: "));
+            RenderError::Values { from: values.from.clone(), detail: place.unwrap_or_default() + &problem }
         })?;
-        let read = Value::Object(read);
         if values.is_secret {
             secrets.learn(&read);
         }
-        if let Value::Object(read) = read {
-            merge(&mut merged, read);
-        }
+        lay_over(&mut merged, read);
     }
-    if let Some(values) = &spec.values {
-        merge(&mut merged, values.clone());
+    for (key, value) in spec.values.iter().flatten() {
+        lay_over(&mut merged, Values::from([(key.as_str().into(), Data::from(value))]));
     }
     Ok(merged)
 }
 
-/// A values text: a mapping, or nothing at all.
-fn read(text: &[u8]) -> Result<Map<String, Value>, (usize, usize, String)> {
-    match convoy_yaml::to_json(text) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err((1, 1, "values must be a mapping".to_owned())),
-        Err(error) => {
-            let (line, column) = error.position().unwrap_or((1, 1));
-            let detail = match &error {
-                convoy_yaml::Error::Syntax { problem, .. } => problem.clone(),
-                error => error.to_string(),
-            };
-            Err((line, column, detail))
-        }
+/// Line and column of a problem with values.
+fn place(error: &ValuesError) -> Option<(usize, usize)> {
+    match error {
+        ValuesError::Separator(error) => Some((error.line, 1)),
+        ValuesError::Yaml(error) => error.position(),
+        ValuesError::NotAMap(_) => None,
     }
 }
 
-/// Lays one mapping over another, mappings inside alike; everything else is replaced whole. A null
-/// replaces too: it removes a chart's default later on. (`MergeMaps` of Helm's `pkg/cli/values`.)
-fn merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
-    for (key, value) in over {
-        match (under.get_mut(&key), value) {
-            (Some(Value::Object(under)), Value::Object(over)) => merge(under, over),
-            (_, value) => {
-                under.insert(key, value);
-            }
-        }
+fn problem(error: &ValuesError) -> String {
+    match error {
+        ValuesError::Separator(error) => error.to_string(),
+        ValuesError::Yaml(convoy_yaml::Error::Syntax { problem, .. }) => problem.clone(),
+        ValuesError::Yaml(error) => error.to_string(),
+        ValuesError::NotAMap(found) => format!("values must be a mapping, this is a {found}"),
     }
 }
 
@@ -110,7 +194,7 @@ mod tests {
         values_files: &[&str],
         values_from: &[ValuesText],
         own: &Value,
-    ) -> Result<Value, RenderError> {
+    ) -> Result<Values, RenderError> {
         let files =
             files.iter().map(|(path, text)| ((*path).to_owned(), Bytes::copy_from_slice(text.as_bytes())));
         let artifact = Artifact::new("main@sha1:1", files.collect());
@@ -130,7 +214,8 @@ mod tests {
             target: &target,
         };
         let folder = Folder::find(&artifact, "chart")?;
-        values(&folder, &spec, &input, &mut SecretValues::default()).map(Value::Object)
+        let merged = values(&folder, &spec, &input, &mut SecretValues::default())?;
+        Ok(merged)
     }
 
     fn secret(text: &str) -> ValuesText {
@@ -154,7 +239,8 @@ mod tests {
             &[secret("x: {c: 3}\nl: [3]")],
             &json!({"x": {"a": null}}),
         );
-        assert_eq!(got.unwrap(), json!({"x": {"a": null, "b": 2, "c": 3}, "l": [3]}));
+        let want = Data::from(&json!({"x": {"a": null, "b": 2, "c": 3}, "l": [3]}));
+        assert_eq!(Data::Map(got.unwrap()), want);
     }
 
     #[test]
@@ -180,10 +266,112 @@ mod tests {
         for text in ["CANARY", "- CANARY", "a: !!float CANARY", "a: *CANARY"] {
             let error = merged(&files, &[], &[secret(text)], &Value::Null).unwrap_err().to_string();
             assert!(
-                error.starts_with("values from Secret web, key values.yaml: line 1")
-                    && !error.contains("CANARY"),
+                error.starts_with("values from Secret web, key values.yaml: ") && !error.contains("CANARY"),
                 "{error}"
             );
         }
+    }
+
+    const CHART: [(&str, &str); 7] = [
+        ("c/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("c/values.yaml", "replicas: 1\n"),
+        (
+            "c/crds/widgets.yaml",
+            "kind: CustomResourceDefinition\n---\nkind: CustomResourceDefinition\nx: 2\n",
+        ),
+        (
+            "c/templates/all.yaml",
+            "apiVersion: v1\nkind: Service\nmetadata: {name: b}\n---\napiVersion: v1\nkind: ConfigMap\n\
+             metadata: {name: {{ .Release.Name }}-{{ .Release.Namespace }}}\nreplicas: {{ .Values.replicas }}\n",
+        ),
+        (
+            "c/templates/hooks.yaml",
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n\
+             ---\napiVersion: v1\nkind: Pod\nmetadata: {name: try, annotations: {helm.sh/hook: test}}\n",
+        ),
+        ("c/templates/NOTES.txt", "Log in with {{ .Values.password }}.\n"),
+        ("c/templates/old.yaml", "{{ if .Capabilities.APIVersions.Has \"old/v1\" }}kind: Old{{ end }}\n"),
+    ];
+
+    fn rendered(
+        files: &[(&str, &str)],
+        spec: &HelmRender,
+        values_from: &[ValuesText],
+    ) -> Result<Bundle, RenderError> {
+        let files =
+            files.iter().map(|(path, text)| ((*path).to_owned(), Bytes::copy_from_slice(text.as_bytes())));
+        let artifact = Artifact::new("main@sha1:1", files.collect());
+        let target = TargetFacts { kubernetes_version: "v1.36.2".to_owned(), ..TargetFacts::default() };
+        let input = RenderInput {
+            artifact: &artifact,
+            path: "c",
+            render: None,
+            values_from,
+            release_name: "rel",
+            namespace: "prod",
+            target: &target,
+        };
+        render(&Folder::find(&artifact, "c")?, spec, &input)
+    }
+
+    #[test]
+    fn a_chart_becomes_objects_hooks_and_notes() {
+        let spec =
+            HelmRender { values: json!({"replicas": 3}).as_object().cloned(), ..HelmRender::default() };
+        let bundle = rendered(&CHART, &spec, &[secret("password: CANARY")]).unwrap();
+        let objects: Vec<_> =
+            bundle.objects.iter().map(|object| format!("{} {}", object.source, object.object)).collect();
+        assert_eq!(
+            objects,
+            [
+                r#"web/crds/widgets.yaml {"kind":"CustomResourceDefinition"}"#,
+                r#"web/crds/widgets.yaml {"kind":"CustomResourceDefinition","x":2}"#,
+                r#"web/templates/all.yaml {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"rel-prod"},"replicas":3}"#,
+                r#"web/templates/all.yaml {"apiVersion":"v1","kind":"Service","metadata":{"name":"b"}}"#,
+            ]
+        );
+        assert_eq!(bundle.hooks.len(), 1);
+        assert_eq!(bundle.hooks[0].events, ["pre-install", "pre-upgrade"]);
+        assert_eq!(
+            bundle.warnings,
+            ["Helm hooks are not run yet, these were left out: Job migrate (pre-install, pre-upgrade)"]
+        );
+        assert_eq!(bundle.notes.as_deref(), Some("Log in with ***."));
+        let without = HelmRender { skip_crds: Some(true), ..HelmRender::default() };
+        assert_eq!(rendered(&CHART, &without, &[]).unwrap().objects.len(), 2);
+    }
+
+    #[test]
+    fn broken_charts_name_folder_file_and_line() {
+        let with = |path: &'static str, text: &'static str| {
+            let mut files: Vec<_> = CHART.into_iter().filter(|(other, _)| *other != path).collect();
+            files.push((path, text));
+            rendered(&files, &HelmRender::default(), &[secret("password: CANARY")]).unwrap_err().to_string()
+        };
+        for (path, text, want) in [
+            ("c/templates/x.yaml", "a: 1\nb: {{ .Values.x.y }}", "web/templates/x.yaml:2:"),
+            ("c/templates/x.yaml", "a: 1\n{{ end }}", "web/templates/x.yaml:2"),
+            ("c/templates/x.yaml", "a: ]", "web/templates/x.yaml"),
+            ("c/templates/x.yaml", "a: {{ index .Values.password 99 }}", "web/templates/x.yaml:1:"),
+            ("c/values.yaml", "a: ]", "cannot load values.yaml"),
+            ("c/values.schema.json", r#"{"required": ["tls"]}"#, "tls"),
+            ("c/values.schema.json", r#"{"properties": {"password": {"enum": ["x"]}}}"#, "/password"),
+            ("c/Chart.yaml", "name: web", "chart.metadata.version is required"),
+            (
+                "c/Chart.yaml",
+                "apiVersion: v2\nname: web\nversion: 1.0.0\nkubeVersion: '>=1.99'",
+                "incompatible with Kubernetes v1.36.2",
+            ),
+            ("c/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\ntype: library", "library"),
+        ] {
+            let error = with(path, text);
+            assert!(
+                error.starts_with("c: ") && error.contains(want) && !error.contains("CANARY"),
+                "{want}: {error}"
+            );
+        }
+        let spec = HelmRender { release_name: Some("Not_A_Name".to_owned()), ..HelmRender::default() };
+        let error = rendered(&CHART, &spec, &[]).unwrap_err().to_string();
+        assert!(error.contains("Not_A_Name") && error.contains("spec.render.helm.releaseName"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-use serde_json::Value;
+use convoy_helm::{Data, Values};
 
 /// Shorter values are not masked: they would blot out half of a message and hide nothing.
 const SHORTEST: usize = 4;
@@ -9,22 +9,24 @@ const MASK: &str = "***";
 pub(crate) struct SecretValues(Vec<String>);
 
 impl SecretValues {
-    /// Takes in all scalars of a value.
-    pub(crate) fn learn(&mut self, value: &Value) {
-        let mut open = vec![value];
+    /// Takes in all strings and numbers of some values.
+    pub(crate) fn learn(&mut self, values: &Values) {
+        let mut open: Vec<&Data> = values.values().collect();
         while let Some(value) = open.pop() {
             match value {
-                Value::String(text) => {
+                Data::String(text) => {
+                    let text = text.to_string();
                     // Messages may show a text line by line, or quoted.
                     let quoted = text.escape_debug().to_string();
                     self.0.extend(
                         text.lines().chain([text.as_str(), &quoted]).map(|part| part.trim().to_owned()),
                     );
                 }
-                Value::Number(number) => self.0.push(number.to_string()),
-                Value::Array(items) => open.extend(items),
-                Value::Object(map) => open.extend(map.values()),
-                Value::Null | Value::Bool(_) => {}
+                Data::Int(number) => self.0.push(number.to_string()),
+                Data::Float(number) => self.0.push(number.to_string()),
+                Data::List(items) => open.extend(items),
+                Data::Map(map) => open.extend(map.values()),
+                Data::Null | Data::Bool(_) => {}
             }
         }
         self.0.retain(|text| text.len() >= SHORTEST);
@@ -47,7 +49,9 @@ mod tests {
     #[test]
     fn values_are_masked_wherever_they_stand() {
         let mut secrets = SecretValues::default();
-        secrets.learn(&json!({"a": {"b": ["CANARY", "CANARY-2"]}, "n": 123_456, "short": "ab", "key": "line 1\nline 2"}));
+        let values =
+            json!({"b": ["CANARY", "CANARY-2"], "n": 123_456, "short": "ab", "key": "line 1\nline 2"});
+        secrets.learn(&Values::from([("a".into(), Data::from(&values))]));
         let text = "at <fail \"CANARY-2\">: CANARY and 123456, ab, \"line 1\\nline 2\", line 2";
         assert_eq!(secrets.masked(text), "at <fail \"***\">: *** and ***, ab, \"***\", ***");
     }
