@@ -6,7 +6,7 @@
 //!
 //! - [`Schema`] says how the fields of a kind merge; made from OpenAPI v3 or a CRD's schema.
 //! - [`FieldManager`] carries out an apply and records who owns which field at every write.
-//! - [`merge_patch()`], [`json_patch()`] and `strategic_merge_patch` change an object by a patch.
+//! - [`merge_patch()`], [`json_patch()`] and [`strategic_merge_patch()`] change an object by a patch.
 //!
 //! The reference is `sigs.k8s.io/structured-merge-diff/v6` and
 //! `k8s.io/apimachinery/pkg/util/managedfields`; the tests compare with values taken from them.
@@ -19,6 +19,7 @@ mod merge_patch;
 mod path;
 mod schema;
 mod set;
+mod strategic;
 mod typed;
 mod value;
 
@@ -29,6 +30,7 @@ pub use merge_patch::{MergePatchError, merge_patch};
 pub use path::{PathElement, Scalar};
 pub use schema::{Schema, SchemaError, SchemaSet};
 pub use set::{FieldsError, Set};
+pub use strategic::{StrategicPatchError, strategic_merge_patch};
 
 /// Levels of nesting that objects, field sets and schemas may have.
 pub const MAX_DEPTH: usize = 256;

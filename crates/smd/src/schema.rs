@@ -183,6 +183,15 @@ impl Map {
         self.fields.get(at).map(|(_, field)| field)
     }
 
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    pub(crate) fn field_ignoring_case(&self, name: &str) -> Option<&Field> {
+        let mut fields = self.fields.iter();
+        fields.find(|(candidate, _)| candidate.eq_ignore_ascii_case(name)).map(|(_, field)| field)
+    }
+
     /// The type of the named field, listed or not.
     pub(crate) fn type_of(&self, name: &str) -> TypeId {
         self.field(name).map_or(self.element, |field| field.id)
@@ -201,6 +210,12 @@ pub(crate) struct Field {
 pub(crate) struct PatchMeta {
     pub(crate) merge: bool,
     pub(crate) replace: bool,
-    pub(crate) retain_keys: bool,
     pub(crate) merge_key: Option<Box<str>>,
+}
+
+impl PatchMeta {
+    /// The field is replaced as a whole.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replace
+    }
 }

@@ -390,7 +390,6 @@ fn patch_meta(schema: &Value) -> Option<Arc<PatchMeta>> {
         match part {
             "merge" => meta.merge = true,
             "replace" => meta.replace = true,
-            "retainKeys" => meta.retain_keys = true,
             _ => {}
         }
     }
