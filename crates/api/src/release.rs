@@ -296,6 +296,10 @@ pub struct ReleaseStatus {
     /// Number of objects that are healthy, as the observer last saw them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_objects: Option<i64>,
+    /// Digest of the bundle that the conditions Healthy and Drifted speak of: as long as it differs from
+    /// bundleDigest, the observer has not seen all that was applied. Written by the observer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_bundle_digest: Option<String>,
     /// Names of the ReleaseInventories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
