@@ -1,5 +1,7 @@
 //! What Go's libraries made of the inputs in `data/`: sigs.k8s.io/yaml v1.6.0 on go.yaml.in/yaml v2.4.3.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
+
 use serde_json::Value;
 
 fn cases(text: &str) -> Vec<Value> {
