@@ -136,6 +136,9 @@ impl FieldManager {
                 ApplyError::Failed(format!("failed to create manager for existing fields: {error}"))
             })?;
         }
+        if managed::parse(managed::entries(applied)).is_some() {
+            return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
+        }
         self.valid(applied, false, "failed to create typed patch object").map_err(ApplyError::Failed)?;
         self.valid(live, true, "failed to create typed live object").map_err(ApplyError::Failed)?;
 
@@ -248,9 +251,6 @@ impl FieldManager {
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if api_version != self.api_version || kind != self.kind {
             return Err(ApplyError::BadRequest(format!("invalid object type: {}", gvk(api_version, kind))));
-        }
-        if managed::parse(managed::entries(applied)).is_some() {
-            return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
         }
         Ok(())
     }

@@ -15,10 +15,10 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Bytes that an object's annotations may have.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// Annotations count only when all of them are text.
+/// Annotations count only when all of them are text, for which null stands too.
 fn annotations(object: &Value) -> Option<&Map<String, Value>> {
     let annotations = object.get("metadata")?.get("annotations")?.as_object()?;
-    annotations.values().all(Value::is_string).then_some(annotations)
+    annotations.values().all(|text| text.is_string() || text.is_null()).then_some(annotations)
 }
 
 fn annotation(object: &Value) -> Option<&str> {
@@ -54,6 +54,7 @@ pub(crate) fn refresh(object: &mut Value, applied: &Value) {
         match metadata.get_mut("annotations").and_then(Value::as_object_mut).filter(|_| textual) {
             Some(annotations) => {
                 annotations.remove(ANNOTATION);
+                nulls_to_text(annotations);
             }
             None => {
                 metadata.remove("annotations");
@@ -68,9 +69,16 @@ pub(crate) fn refresh(object: &mut Value, applied: &Value) {
     else {
         return;
     };
+    nulls_to_text(annotations);
     annotations.insert(ANNOTATION.to_owned(), Value::String(text));
     if size(annotations) > MAX_ANNOTATIONS {
         annotations.remove(ANNOTATION);
+    }
+}
+
+fn nulls_to_text(annotations: &mut Map<String, Value>) {
+    for text in annotations.values_mut().filter(|text| text.is_null()) {
+        *text = Value::String(String::new());
     }
 }
 

@@ -168,8 +168,9 @@ pub(crate) struct List {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
-    /// Sorted by name.
     fields: Box<[(Box<str>, Field)]>,
+    /// The fields by a hash of their name: one more than their number, or zero where there is none.
+    index: Box<[u16]>,
     /// The type of fields that are not listed.
     pub(crate) element: TypeId,
     pub(crate) atomic: bool,
@@ -178,9 +179,27 @@ pub(crate) struct Map {
 }
 
 impl Map {
+    fn new(fields: Vec<(Box<str>, Field)>, element: TypeId, atomic: bool, deduced: bool) -> Self {
+        let size = if fields.is_empty() { 0 } else { (fields.len() * 2).next_power_of_two() };
+        let mut index = vec![0; size].into_boxed_slice();
+        for (number, (name, _)) in (1..).zip(&fields) {
+            let free = probe(name, size).find(|at| index.get(*at) == Some(&0));
+            if let Some(slot) = free.and_then(|at| index.get_mut(at)) {
+                *slot = number;
+            }
+        }
+        Self { fields: fields.into_boxed_slice(), index, element, atomic, deduced }
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
-        let at = self.fields.binary_search_by(|(candidate, _)| (**candidate).cmp(name)).ok()?;
-        self.fields.get(at).map(|(_, field)| field)
+        for at in probe(name, self.index.len()) {
+            let number = usize::from(*self.index.get(at)?).checked_sub(1)?;
+            let (candidate, field) = self.fields.get(number)?;
+            if **candidate == *name {
+                return Some(field);
+            }
+        }
+        None
     }
 
     pub(crate) fn has_fields(&self) -> bool {
@@ -203,6 +222,14 @@ pub(crate) struct Field {
     pub(crate) id: TypeId,
     pub(crate) default: Option<Box<Value>>,
     pub(crate) patch: Option<Arc<PatchMeta>>,
+}
+
+/// The slots of an index of this size, a power of two or zero, in which a name may stand.
+fn probe(name: &str, size: usize) -> impl Iterator<Item = usize> {
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let start = usize::try_from(hash ^ (hash >> 15)).unwrap_or_default();
+    (0..size).map(move |step| start.wrapping_add(step) & (size - 1))
 }
 
 /// How a strategic merge patch treats a field.

@@ -31,8 +31,8 @@ pub enum SchemaError {
         /// What is wrong, as `kube-openapi/pkg/schemaconv` words it.
         problem: String,
     },
-    /// The schemas have too many types, or one is nested too deep.
-    #[error("{at}: the schema is nested deeper than {MAX_DEPTH} levels or has too many types")]
+    /// The schemas have too many types or fields, or one is nested too deep.
+    #[error("{at}: the schema is nested deeper than {MAX_DEPTH} levels, or has too many types or fields")]
     TooLarge {
         /// The component.
         at: String,
@@ -129,12 +129,7 @@ impl Builder {
             arena.types.push(Type::Atom(Atom {
                 scalar: Some(Scalar::Untyped),
                 list: Some(Arc::new(List { element: untyped, atomic: true, keys: Box::default() })),
-                map: Some(Arc::new(Map {
-                    fields: Box::default(),
-                    element,
-                    atomic,
-                    deduced: element == deduced,
-                })),
+                map: Some(Arc::new(Map::new(Vec::new(), element, atomic, element == deduced))),
                 name: Some(name.into()),
             }));
         }
@@ -287,7 +282,6 @@ impl Builder {
 
     fn map(&mut self, schema: &Value, at: &str, preserve: bool, depth: usize) -> Result<Map, SchemaError> {
         let mut fields = Vec::new();
-        // serde_json's maps are sorted by key here, so the fields are too.
         for (name, member) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let id = self.reference(member, at, preserve, depth)?;
             let default = member.get("default").filter(|default| !default.is_null());
@@ -296,7 +290,9 @@ impl Builder {
                 Field { id, default: default.cloned().map(Box::new), patch: patch_meta(member) },
             ));
         }
-        fields.sort_by(|(a, _): &(Box<str>, Field), (b, _)| a.cmp(b));
+        if u16::try_from(fields.len() + 1).is_err() {
+            return Err(SchemaError::TooLarge { at: at.to_owned() });
+        }
         let element = match schema.get("additionalProperties") {
             None | Some(Value::Null) if preserve || fields.is_empty() => self.deduced,
             None | Some(Value::Null | Value::Bool(false)) => TypeId::NONE,
@@ -311,7 +307,7 @@ impl Builder {
         };
         let atomic = map_relationship(schema, at)?.unwrap_or(false);
         let deduced = fields.is_empty() && untyped_element;
-        Ok(Map { fields: fields.into_boxed_slice(), element, atomic, deduced })
+        Ok(Map::new(fields, element, atomic, deduced))
     }
 
     fn list(&mut self, schema: &Value, at: &str, preserve: bool, depth: usize) -> Result<List, SchemaError> {
