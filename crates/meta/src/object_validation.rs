@@ -120,7 +120,8 @@ pub fn validate_object_meta_update(new: &Value, old: &Value) -> Vec<FieldError> 
     let mut errors = Vec::new();
     if old.is_deleting() {
         let before = old.finalizers();
-        let added: Vec<&str> = new.finalizers().into_iter().filter(|f| !before.contains(f)).collect();
+        let mut added: Vec<&str> = new.finalizers().into_iter().filter(|f| !before.contains(f)).collect();
+        added.sort_unstable();
         if !added.is_empty() {
             let list: Vec<String> = added.iter().map(|f| go_quote(f)).collect();
             let detail = format!(

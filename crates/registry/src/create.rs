@@ -55,7 +55,9 @@ impl Registry {
         }
         object.set_uid(&self.options.identity.uid());
         object.set_creation_timestamp(context.now);
-        object.set_generation(i64::from(resource.generation));
+        if resource.generation {
+            object.set_generation(1);
+        }
         if generated {
             object.set_name(&self.generate(object.generate_name()));
         }
@@ -91,8 +93,13 @@ impl Registry {
                 Err(StorageError::AlreadyExists { .. }) if generated => {
                     return Err(Status::generate_name_conflict(&group_resource, object.name(), 1));
                 }
-                Err(StorageError::AlreadyExists { .. }) => {
-                    return Err(Status::already_exists(&group_resource, object.name()));
+                Err(StorageError::AlreadyExists { current }) => {
+                    let mut status = Status::already_exists(&group_resource, object.name());
+                    let existing: Value = serde_json::from_slice(&current.value).unwrap_or_default();
+                    if existing.is_deleting() {
+                        status.message = format!("object is being deleted: {}", status.message);
+                    }
+                    return Err(status);
                 }
                 Err(error) => return Err(storage_status(&error)),
             }

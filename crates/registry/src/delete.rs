@@ -10,7 +10,7 @@ use convoy_storage::StorageError;
 use convoy_storage::watch_cache::Entry;
 
 use crate::failure::storage_status;
-use crate::write::{Target, encode, same_but_for_times};
+use crate::write::{Target, encode};
 use crate::{DeleteOutcome, Listing, Operation, Registry, RequestContext, Resource};
 
 /// How often a deletion that lost a race is tried anew.
@@ -95,7 +95,7 @@ impl Registry {
                 new.set_generation(new.generation() + 1);
             }
         }
-        if same_but_for_times(&new, &old) {
+        if new == old {
             return Ok(Some(DeleteOutcome::Waiting(current)));
         }
         let stored = encode(&new)?;

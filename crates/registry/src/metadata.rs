@@ -63,7 +63,7 @@ pub(crate) fn clean(object: &mut Value) -> Result<Vec<String>, String> {
             Shape::ObjectList => list(value, &path, "an object", Value::is_object)?,
             Shape::Text | Shape::Number => {}
         }
-        // Kubernetes writes no empty maps and lists of metadata, but an empty managedFields resets.
+        // Kubernetes writes no empty maps and lists of metadata, but an empty managedFields means something.
         let empty = match value {
             Value::Object(map) => map.is_empty(),
             Value::Array(list) => list.is_empty() && name != "managedFields",

@@ -9,7 +9,7 @@ use convoy_storage::watch_cache::Entry;
 use serde_json::Value;
 
 use crate::failure::{fault_status, storage_status};
-use crate::write::{Refusal, Target, encode, same_but_for_times};
+use crate::write::{Refusal, Target, encode};
 use crate::{Body, Operation, Patch, Registry, RequestContext, Resource, Written};
 
 /// How often a write that lost a race is made anew.
@@ -158,7 +158,8 @@ impl Registry {
             && new.finalizers().is_empty()
             && new.deletion_grace_period_seconds().unwrap_or(0) == 0
             && resource.strategy.may_be_removed(&new);
-        if !done && same_but_for_times(&new, &old) {
+        convoy_smd::keep_times_of_no_op(&mut new, &old);
+        if !done && new == old {
             return Ok(Some(Written { object: current, created: false, warnings }));
         }
         let stored = encode(&new)?;
@@ -249,7 +250,7 @@ impl Registry {
 /// An applied object as the client sent it, in its place.
 fn applied(target: &Target<'_>, body: &Body, warnings: &mut Vec<String>) -> Result<Value, Status> {
     let def = target.resource.def();
-    let mut applied = body.object.clone();
+    let applied = body.object.clone();
     if let Err(why) = crate::metadata::clean(&mut applied.clone()) {
         return Err(Status::bad_request(why));
     }
@@ -271,10 +272,9 @@ fn applied(target: &Target<'_>, body: &Body, warnings: &mut Vec<String>) -> Resu
             convoy_meta::FieldValidation::Ignore => {}
         }
     }
+    // The merge gets the object as it was sent; its place is checked on a copy.
     if !applied.name().is_empty() {
-        target.place(&mut applied)?;
-    } else if target.resource.namespaced() && applied.namespace().is_empty() {
-        applied.set_namespace(target.namespace);
+        target.place(&mut applied.clone())?;
     }
     Ok(applied)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use convoy_meta::object_validation::{validate_object_meta, validate_object_meta_update};
-use convoy_meta::{FieldError, FieldErrorKind, FieldValidation, Object, Status};
+use convoy_meta::{FieldError, FieldValidation, Object, Status};
 use convoy_smd::FieldManager;
 use convoy_storage::watch_cache::Entry;
 use serde_json::Value;
@@ -50,6 +50,12 @@ impl Target<'_> {
             ))
         };
         let mut unknown = metadata::clean(&mut object).map_err(|why| undecodable(&why))?;
+        // An empty list resets the managedFields of built-in kinds. Custom resources need one empty entry.
+        if !def.strategic_patch
+            && object.pointer("/metadata/managedFields") == Some(&Value::Array(Vec::new()))
+        {
+            object.metadata_mut().remove("managedFields");
+        }
         let expected = def.api_version();
         match object.api_version() {
             "" => {}
@@ -83,9 +89,9 @@ impl Target<'_> {
                 let text = format!("strict decoding error: {}", faults.join(", "));
                 return Err(match refusal {
                     Refusal::Body => undecodable(&text),
-                    // Without the value, which Kubernetes repeats here: it may be a Secret's.
+                    // Without the object, which Kubernetes repeats here: it may be a Secret.
                     Refusal::Patched => {
-                        let error = FieldError::new(FieldErrorKind::Invalid, "patch", None, text);
+                        let error = FieldError::invalid("patch", "the patched object", text);
                         Status::invalid(&convoy_meta::GroupKind::default(), "", &[error])
                     }
                 });
@@ -175,18 +181,4 @@ pub(crate) fn encode(object: &Value) -> Result<Bytes, Status> {
     let mut stored = object.clone();
     stored.set_resource_version("");
     serde_json::to_vec(&stored).map(Bytes::from).map_err(Status::internal)
-}
-
-/// Whether two objects differ in nothing but the times of their managedFields.
-pub(crate) fn same_but_for_times(a: &Value, b: &Value) -> bool {
-    let without_times = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(Value::Array(entries)) = object.metadata_mut().get_mut("managedFields") {
-            for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
-                entry.remove("time");
-            }
-        }
-        object
-    };
-    a == b || (a.get("spec") == b.get("spec") && without_times(a) == without_times(b))
 }

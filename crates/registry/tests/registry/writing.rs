@@ -260,3 +260,83 @@ async fn concurrent_patches_of_one_object_all_take_place() {
     let got = fixture.registry.get(&fixture.configs(), "default", "c", &options).await.unwrap();
     assert_eq!(got.to_value()["data"].as_object().unwrap().len(), 40);
 }
+
+async fn apply(
+    fixture: &Fixture,
+    manager: &str,
+    force: bool,
+    object: Value,
+) -> Result<convoy_registry::Written, convoy_meta::Status> {
+    let mut context = fixture.context.clone();
+    context.field_manager = manager.into();
+    let patch = Patch::Apply { body: object.into(), force };
+    fixture.registry.patch(&context, &fixture.things(), "default", "a", "", patch).await
+}
+
+#[tokio::test]
+async fn an_apply_creates_takes_part_and_meets_conflicts() {
+    let fixture = Fixture::new();
+    let with = |spec: Value| {
+        let mut thing = named("a");
+        thing["spec"] = spec;
+        thing
+    };
+    let created = apply(&fixture, "one", false, with(json!({"color": "red"}))).await.unwrap();
+    assert!(created.created);
+    let conflict = apply(&fixture, "two", false, with(json!({"color": "blue"}))).await.unwrap_err();
+    assert_eq!(conflict.message, "Apply failed with 1 conflict: conflict with \"one\": .spec.color");
+    let cause = &conflict.details.unwrap().causes[0];
+    assert_eq!((cause.reason.as_str(), cause.field.as_str()), ("FieldManagerConflict", ".spec.color"));
+    let forced = apply(&fixture, "two", true, with(json!({"color": "blue"}))).await.unwrap();
+    assert_eq!(forced.object.to_value()["spec"]["color"], "blue");
+    // Again: nothing to do.
+    let again = apply(&fixture, "two", false, with(json!({"color": "blue"}))).await.unwrap();
+    assert_eq!(again.object.revision(), forced.object.revision());
+    // Left out by its only owner: gone.
+    let left_out = apply(&fixture, "two", false, with(json!({"size": 4}))).await.unwrap();
+    assert_eq!(left_out.object.to_value()["spec"], json!({"size": 4}));
+}
+
+#[tokio::test]
+async fn an_apply_that_cannot_be_is_refused_in_kubernetes_words() {
+    let fixture = Fixture::new();
+    let table = [
+        (
+            json!({"apiVersion": "ex.io/v1", "kind": "Other", "metadata": {"name": "a"}}),
+            400,
+            "invalid object type: ex.io/v1, Kind=Other",
+        ),
+        (json!({"kind": "Thing", "metadata": {"name": "a"}}), 400, "invalid object type: /, Kind=Thing"),
+        (named("other"), 400, "the name of the object (other) does not match the name on the URL (a)"),
+        (
+            json!({"apiVersion": "ex.io/v1", "kind": "Thing"}),
+            400,
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            json!({"apiVersion": "ex.io/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "x"}}),
+            409,
+            "Operation cannot be fulfilled on things.ex.io \"a\": uid mismatch: the provided object specified uid x, and no existing object was found",
+        ),
+        (
+            json!({"apiVersion": "ex.io/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"colour": "x"}}),
+            500,
+            "failed to create typed patch object (/a; ex.io/v1, Kind=Thing): .spec.colour: field not declared in schema",
+        ),
+    ];
+    for (object, code, text) in table {
+        let refused = said(apply(&fixture, "one", false, object.clone()).await);
+        assert_eq!((refused.0, refused.2.as_str()), (code, text), "{object}");
+    }
+}
+
+#[tokio::test]
+async fn creating_what_is_being_deleted_says_so() {
+    let fixture = Fixture::new();
+    let mut thing = named("a");
+    thing["metadata"]["finalizers"] = json!(["x.io/a"]);
+    fixture.create(thing).await.unwrap();
+    fixture.delete("a", &convoy_meta::DeleteOptions::default()).await.unwrap();
+    let text = "object is being deleted: things.ex.io \"a\" already exists";
+    assert_eq!(said(fixture.create(named("a")).await), is(409, "AlreadyExists", text));
+}
