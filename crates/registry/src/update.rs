@@ -104,8 +104,10 @@ impl Registry {
             Change::Patch(Patch::Apply { body, force }) if target.subresource.is_empty() => {
                 let applied = applied(&target, body, &mut warnings)?;
                 if !applied.uid().is_empty() {
-                    let why =
-                        "uid mismatch: the provided object specified uid, and no existing object was found";
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                        applied.uid()
+                    );
                     return Err(Status::conflict(&resource.group_resource(), target.name, why));
                 }
                 let object = target
