@@ -8,6 +8,7 @@ use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::filters::Now;
 use crate::request_info::{RequestInfo, ResourceRequest};
 use crate::user::User;
 
@@ -60,7 +61,7 @@ fn quote(text: &str) -> String {
 }
 
 /// A request that passed the filters: known user, allowed, body read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Call {
     /// The method.
     pub method: Method,
@@ -76,10 +77,18 @@ pub struct Call {
     pub body: Bytes,
     /// When it came.
     pub now: jiff::Timestamp,
+    /// Tells the time, for answers that take long.
+    pub clock: Now,
     /// Becomes true when the server stops; watches end then.
     pub stopping: watch::Receiver<bool>,
     /// Warnings for the client.
     pub warnings: Warnings,
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("info", &self.info).field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 impl Call {

@@ -263,6 +263,7 @@ impl Filters {
                 user,
                 body,
                 now: (self.now)(),
+                clock: self.now.clone(),
                 stopping: self.stopping.clone(),
                 warnings: warnings.clone(),
             };

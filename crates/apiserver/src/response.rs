@@ -69,6 +69,24 @@ pub fn status(status: &Status, accepted: &Accepted) -> Response {
     response
 }
 
+/// JSON that is already written, as the client accepts it.
+pub fn json(code: StatusCode, json: Bytes, accepted: &Accepted) -> Response {
+    if accepted.format == Format::Json && !accepted.pretty {
+        return encoded(code, json, accepted);
+    }
+    match serde_json::from_slice(&json) {
+        Ok(read) => encoded(code, encode(&read, accepted), accepted),
+        Err(_) => encoded(code, json, accepted),
+    }
+}
+
+/// Sets the headers that say how the body is written.
+pub fn describe(answer: &mut Response, accepted: &Accepted) {
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(accepted.format.media_type()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+}
+
 /// The bytes of a value in the accepted format, with the line end that kube-apiserver writes.
 pub fn encode(value: &Value, accepted: &Accepted) -> Bytes {
     let written = match accepted.format {
@@ -90,13 +108,12 @@ fn encoded(code: StatusCode, body: Bytes, accepted: &Accepted) -> Response {
     let is_compressed = compressed.is_some();
     let mut response = http::Response::new(full(compressed.unwrap_or(body)));
     *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(accepted.format.media_type()));
+    describe(&mut response, accepted);
     if is_compressed {
+        let headers = response.headers_mut();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 
