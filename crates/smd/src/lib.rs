@@ -25,7 +25,6 @@ mod value;
 
 pub use field_manager::{ApplyError, Conflict, Conflicts, FieldManager};
 pub use json_patch::{JsonPatchError, MAX_COPIED_BYTES, MAX_OPERATIONS, json_patch};
-pub use managed::keep_times_of_no_op;
 pub use merge_patch::{MergePatchError, merge_patch};
 pub use path::{PathElement, Scalar};
 pub use schema::{Schema, SchemaError, SchemaSet};

@@ -347,35 +347,3 @@ pub(crate) fn set_entries(object: &mut Value, entries: Option<Value>) {
         }
     }
 }
-
-/// Undoes changes of times in `new` when they are all that distinguishes it from `old`, so that a
-/// write that changes nothing gets no new resourceVersion. For the very end of an update, when the
-/// object is as it would be stored.
-pub fn keep_times_of_no_op(new: &mut Value, old: &Value) {
-    let (Some(Value::Array(after)), Some(Value::Array(before))) = (entries(new), entries(old)) else {
-        return;
-    };
-    let only_times = after.len() == before.len()
-        && after.iter().zip(before).all(|(after, before)| same_but(after, before, "time"));
-    let same_object = || {
-        let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return false };
-        new.len() == old.len()
-            && new.iter().zip(old).all(|((new_key, new), (old_key, old))| {
-                new_key == old_key
-                    && if new_key == "metadata" { same_but(new, old, "managedFields") } else { new == old }
-            })
-    };
-    if only_times && same_object() {
-        set_entries(new, entries(old).cloned());
-    }
-}
-
-fn same_but(a: &Value, b: &Value, but: &str) -> bool {
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            let a = a.iter().filter(|(key, _)| *key != but);
-            a.eq(b.iter().filter(|(key, _)| *key != but))
-        }
-        (a, b) => a == b,
-    }
-}
