@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use convoy_meta::{FieldError, GroupKind, Object, Reason, Status, StatusCause, StatusDetails};
-use convoy_smd::{ApplyError, JsonPatchError, MergePatchError};
+use convoy_smd::{ApplyError, JsonPatchError, MergePatchError, StrategicPatchError};
 use convoy_storage::StorageError;
 use convoy_storage::watch_cache::Entry;
 use serde_json::Value;
@@ -237,8 +237,9 @@ impl Registry {
             Change::Patch(Patch::Strategic(body)) => {
                 let mut patched = old.clone();
                 check_map(&body.object)?;
-                convoy_smd::merge_patch(&mut patched, body.object.clone())
-                    .map_err(|error| merge_patch_status(&error))?;
+                let schema = &target.resource.def().merge_schema;
+                convoy_smd::strategic_merge_patch(schema, &mut patched, body.object.clone())
+                    .map_err(strategic_patch_status)?;
                 let body = Body { object: patched, duplicates: body.duplicates.clone() };
                 target.decode(body, Refusal::Patched, warnings)?
             }
@@ -396,12 +397,22 @@ fn json_patch_status(error: JsonPatchError) -> Status {
     match error {
         JsonPatchError::NotAPatch { .. } => Status::bad_request(format!("error decoding patch: {error}")),
         JsonPatchError::TooManyOperations { .. } => Status::request_entity_too_large(error),
-        other => {
-            let cause = StatusCause { message: other.to_string(), ..StatusCause::default() };
-            Status::failure(Reason::Invalid, "the server rejected our request due to an error in our request")
-                .with_details(StatusDetails { causes: vec![cause], ..StatusDetails::default() })
-        }
+        other => unprocessable(&other),
     }
+}
+
+fn strategic_patch_status(error: StrategicPatchError) -> Status {
+    match error {
+        StrategicPatchError::Format(_) => Status::bad_request(error.to_string()),
+        StrategicPatchError::ListOfLists => unprocessable(&error),
+        other => Status::failure(Reason::Unknown, other.to_string()),
+    }
+}
+
+fn unprocessable(error: &dyn std::error::Error) -> Status {
+    let cause = StatusCause { message: error.to_string(), ..StatusCause::default() };
+    Status::failure(Reason::Invalid, "the server rejected our request due to an error in our request")
+        .with_details(StatusDetails { causes: vec![cause], ..StatusDetails::default() })
 }
 
 fn merge_patch_status(error: &MergePatchError) -> Status {
