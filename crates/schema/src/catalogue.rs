@@ -3,7 +3,7 @@
 //! `data/kubernetes.json` is made by `cargo xtask schemas` from what a running kube-apiserver says in
 //! discovery and in `/openapi/v3`, without descriptions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
@@ -64,6 +64,7 @@ pub struct Catalogue {
     /// The schemas as OpenAPI v3 JSON, by name, with `x-kubernetes-*` and without descriptions.
     pub schemas: Map<String, Value>,
     definitions: Definitions,
+    names_by_kind: HashMap<[String; 3], String>,
 }
 
 impl Catalogue {
@@ -75,6 +76,12 @@ impl Catalogue {
     /// The kind of that group, version and kind.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<&BuiltIn> {
         self.kinds.iter().find(|it| it.group == group && it.version == version && it.kind == kind)
+    }
+
+    /// The name of the schema of any kind, also of those that are no resource, such as `Scale`.
+    pub fn definition_of(&self, group: &str, version: &str, kind: &str) -> Option<&str> {
+        let key = [group.to_owned(), version.to_owned(), kind.to_owned()];
+        self.names_by_kind.get(&key).map(String::as_str)
     }
 
     /// The schema of a kind, for defaults, unknown fields and types.
@@ -106,6 +113,7 @@ fn empty() -> Catalogue {
         kinds: Vec::new(),
         schemas: Map::new(),
         definitions: Definitions::default(),
+        names_by_kind: HashMap::new(),
     }
 }
 
@@ -118,8 +126,19 @@ fn read(data: &str) -> Option<Catalogue> {
         kubernetes_version: data.get("kubernetes")?.as_str()?.to_owned(),
         kinds: kinds?,
         definitions: Definitions::new(&schemas).ok()?,
+        names_by_kind: names_by_kind(&schemas),
         schemas,
     })
+}
+
+/// A schema that serves many kinds, such as that of DeleteOptions, is nobody's.
+fn names_by_kind(schemas: &Map<String, Value>) -> HashMap<[String; 3], String> {
+    let one = |(name, schema): (&String, &Value)| {
+        let kinds = schema.get("x-kubernetes-group-version-kind")?.as_array()?;
+        let [kind] = kinds.as_slice() else { return None };
+        Some(([text(kind, "group")?, text(kind, "version")?, text(kind, "kind")?], name.clone()))
+    };
+    schemas.iter().filter_map(one).collect()
 }
 
 fn built_in(line: &Value) -> Option<BuiltIn> {

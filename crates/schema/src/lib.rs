@@ -5,6 +5,7 @@
 //!   in the words of kube-apiserver.
 //! - [`catalogue`]: the built-in kinds of Kubernetes with their schemas, as a real kube-apiserver
 //!   publishes them.
+//! - [`openapi`]: the OpenAPI documents of an API server.
 //!
 //! Everything here is pure: no clock, no files, no network. Recursion is bounded by [`MAX_DEPTH`].
 
@@ -13,6 +14,7 @@ mod default;
 mod format;
 mod lists;
 mod node;
+pub mod openapi;
 mod parse;
 mod pattern;
 mod prune;
