@@ -1,0 +1,233 @@
+//! Carrying out the waves of a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use convoy_plan::{Apply, Fate, Live, ObjectKey, ObjectRef, Plan, Stage};
+use futures::StreamExt as _;
+
+use crate::{Applied, Class, RequestError, Target};
+
+/// How many objects of a wave are applied at a time.
+const CONCURRENCY: usize = 8;
+/// How often an object of a kind that was just Established is tried again when its API server does
+/// not serve it yet: of several API servers each learns of it in its own time.
+const FRESH_KIND_TRIES: u32 = 20;
+const FRESH_KIND_PAUSE: Duration = Duration::from_millis(250);
+
+/// How a plan is applied.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyOptions {
+    /// Whether fields of other field managers are taken over.
+    pub force: bool,
+    /// How long to wait for CustomResourceDefinitions.
+    pub establish_patience: Duration,
+}
+
+/// A request of a plan that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The object.
+    pub key: ObjectKey,
+    /// The file it came from; empty for a prune.
+    pub source: String,
+    /// What went wrong.
+    pub error: RequestError,
+}
+
+/// What became of the objects of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// By object; objects that were not tried are missing.
+    pub fates: BTreeMap<ObjectKey, Fate>,
+    /// What went wrong.
+    pub failures: Vec<Failure>,
+    /// How many objects were not tried because of a failure.
+    pub not_tried: usize,
+}
+
+impl Report {
+    /// Whether all went well.
+    pub fn is_success(&self) -> bool {
+        self.failures.is_empty() && self.not_tried == 0
+    }
+
+    /// Whether nothing but another revision can help.
+    pub fn is_terminal(&self) -> bool {
+        !self.failures.is_empty() && self.failures.iter().all(|failure| failure.error.class.is_terminal())
+    }
+
+    fn fail(&mut self, apply: &Apply, error: RequestError) {
+        self.fates.insert(apply.target.key.clone(), Fate::Failed);
+        self.failures.push(Failure { key: apply.target.key.clone(), source: apply.source.clone(), error });
+    }
+}
+
+/// Looks at the live state of objects.
+///
+/// # Errors
+/// The first that failed.
+pub async fn look(
+    target: &Target,
+    objects: Vec<ObjectRef>,
+) -> Result<BTreeMap<ObjectKey, Live>, (ObjectKey, RequestError)> {
+    let mut looks = futures::stream::iter(objects)
+        .map(|at| async move {
+            let live = target.look(&at).await;
+            (at.key, live)
+        })
+        .buffer_unordered(CONCURRENCY);
+    let mut found = BTreeMap::new();
+    while let Some((key, live)) = looks.next().await {
+        match live {
+            Ok(live) => found.insert(key, live),
+            Err(error) => return Err((key, error)),
+        };
+    }
+    Ok(found)
+}
+
+/// Applies the waves of a plan in order. An object that fails does not hold back the others, unless
+/// they need it (its namespace, its kind) or would fare the same (the target is gone). The first
+/// object goes alone, so that a release that is forbidden altogether changes nothing.
+pub async fn apply_waves(target: &Target, plan: &Plan, options: &ApplyOptions) -> Report {
+    let mut report = Report::default();
+    let total = plan.applies().count();
+    let mut tried = 0;
+    let mut missing = Missing::default();
+    let fresh_kinds: BTreeSet<(String, String)> = plan
+        .applies()
+        .filter(|(stage, _)| *stage == Stage::Definitions)
+        .filter_map(|(_, apply)| kind_of_definition(apply))
+        .collect();
+    for wave in &plan.waves {
+        let (ready, blocked): (Vec<&Apply>, Vec<&Apply>) =
+            wave.applies.iter().partition(|apply| !missing.blocks(&apply.target.key));
+        tracing::debug!(stage = ?wave.stage, objects = ready.len(), blocked = blocked.len(), "applying a wave");
+        let (first, rest) = match ready.split_first() {
+            Some((first, rest)) if tried == 0 => (Some(*first), rest),
+            _ => (None, ready.as_slice()),
+        };
+        for group in [first.as_slice(), rest] {
+            tried += apply_group(target, group, options, &fresh_kinds, &mut report).await;
+            if must_stop(&report, tried) {
+                report.not_tried = total - tried;
+                return report;
+            }
+        }
+        if wave.stage == Stage::Definitions {
+            await_definitions(target, &ready, options, &mut report).await;
+        }
+        missing.learn(&ready, &report);
+    }
+    report.not_tried = total - tried;
+    report
+}
+
+/// Whether the rest would fare the same.
+fn must_stop(report: &Report, tried: usize) -> bool {
+    report.failures.iter().any(|failure| failure.error.class.concerns_the_whole_target())
+        || (tried == 1 && report.failures.iter().any(|failure| failure.error.class == Class::Forbidden))
+}
+
+/// Applies objects that do not depend on each other; answers with how many were tried.
+async fn apply_group(
+    target: &Target,
+    group: &[&Apply],
+    options: &ApplyOptions,
+    fresh_kinds: &BTreeSet<(String, String)>,
+    report: &mut Report,
+) -> usize {
+    let mut tried = 0;
+    let mut applies = futures::stream::iter(group.iter().copied())
+        .map(|apply| async move {
+            let key = &apply.target.key;
+            let is_fresh = fresh_kinds.contains(&(key.group.clone(), key.kind.clone()));
+            (apply, apply_one(target, apply, options.force, is_fresh).await)
+        })
+        .buffered(CONCURRENCY);
+    while let Some((apply, outcome)) = applies.next().await {
+        tried += 1;
+        match outcome {
+            Ok(Applied { uid, resource_version, created }) => {
+                let fate = Fate::Applied { uid, digest: apply.digest.clone(), resource_version, created };
+                report.fates.insert(apply.target.key.clone(), fate);
+            }
+            Err(error) => {
+                let stop = error.class.concerns_the_whole_target();
+                report.fail(apply, error);
+                if stop {
+                    // What is under way is given up; the write-ahead names it.
+                    break;
+                }
+            }
+        }
+    }
+    tried
+}
+
+async fn apply_one(
+    target: &Target,
+    apply: &Apply,
+    force: bool,
+    is_fresh: bool,
+) -> Result<Applied, RequestError> {
+    let mut tries_left = if is_fresh { FRESH_KIND_TRIES } else { 0 };
+    loop {
+        match target.apply(&apply.target, &apply.object, force).await {
+            Err(error) if error.class == Class::KindUnknown && tries_left > 0 => {
+                tries_left -= 1;
+                tokio::time::sleep(FRESH_KIND_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn await_definitions(target: &Target, applied: &[&Apply], options: &ApplyOptions, report: &mut Report) {
+    let waits = applied
+        .iter()
+        .filter(|apply| matches!(report.fates.get(&apply.target.key), Some(Fate::Applied { .. })))
+        .map(|apply| async move {
+            (*apply, target.await_established(&apply.target, options.establish_patience).await)
+        });
+    for (apply, outcome) in futures::future::join_all(waits).await {
+        if let Err(error) = outcome {
+            report.fail(apply, error);
+        }
+    }
+}
+
+/// The kind that a CustomResourceDefinition brings, as (group, kind).
+fn kind_of_definition(apply: &Apply) -> Option<(String, String)> {
+    let text = |pointer| apply.object.pointer(pointer).and_then(serde_json::Value::as_str).map(str::to_owned);
+    Some((text("/spec/group")?, text("/spec/names/kind")?))
+}
+
+/// What later waves cannot do without and is not there.
+#[derive(Default)]
+struct Missing {
+    namespaces: BTreeSet<String>,
+    kinds: BTreeSet<(String, String)>,
+}
+
+impl Missing {
+    fn learn(&mut self, applied: &[&Apply], report: &Report) {
+        for apply in applied {
+            if matches!(report.fates.get(&apply.target.key), Some(Fate::Applied { .. })) {
+                continue;
+            }
+            let key = &apply.target.key;
+            if key.group.is_empty() && key.kind == "Namespace" {
+                self.namespaces.insert(key.name.clone());
+            } else if key.kind == "CustomResourceDefinition" {
+                self.kinds.extend(kind_of_definition(apply));
+            }
+        }
+    }
+
+    fn blocks(&self, key: &ObjectKey) -> bool {
+        self.namespaces.contains(&key.namespace)
+            || self.kinds.contains(&(key.group.clone(), key.kind.clone()))
+    }
+}

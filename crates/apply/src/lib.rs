@@ -1,0 +1,23 @@
+//! Carries out plans on target clusters.
+//!
+//! [`Target`] is the only client of convoy that writes to a target. It asks an [`Ownership`] before
+//! every request that changes something, so that a replica that lost a cluster writes nothing more.
+//! [`apply_waves`] and [`prune`] carry out a plan and answer with what became of each object.
+//! [`RequestError`] says what a failed request means: worth trying again, or for whom to mend what.
+
+mod capabilities;
+mod classify;
+mod established;
+mod execute;
+mod foreign;
+mod ownership;
+mod prune;
+mod scrub;
+mod target;
+
+pub use capabilities::Capabilities;
+pub use classify::{Class, RequestError, RequestErrors};
+pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
+pub use ownership::{AlwaysOwn, NotOwner, Ownership};
+pub use prune::{PruneNote, PruneOptions, prune};
+pub use target::{Applied, LiveMeta, Requests, Target};

@@ -1,0 +1,260 @@
+//! One target cluster.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use convoy_api::{annotation, field_manager, label};
+use convoy_plan::{Live, LiveObject, ObjectRef};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::{Class, Ownership, RequestError};
+
+/// How long one request may take, from its first byte to the last of its answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The longest answer that is read.
+const LONGEST_ANSWER: usize = 32 * 1024 * 1024;
+/// How many requests are under way at a time.
+const CONCURRENCY: usize = 16;
+
+/// Asks for metadata alone: answers stay small, and the content of Secrets stays where it is.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// A client of one target cluster. Every request that changes something asks its [`Ownership`] first.
+#[derive(Clone)]
+pub struct Target {
+    client: kube::Client,
+    ownership: Arc<dyn Ownership>,
+    slots: Arc<Semaphore>,
+    requests: Arc<Requests>,
+}
+
+/// How many requests a target got, for metrics and tests.
+#[derive(Debug, Default)]
+pub struct Requests {
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Requests {
+    /// Requests that read.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Requests that write.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
+
+/// An object after it was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Its uid.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// Whether the request created it.
+    pub created: bool,
+}
+
+/// The metadata of a live object, as far as pruning needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveMeta {
+    /// Its uid.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// The release-uid label.
+    pub release_uid: Option<String>,
+    /// Whether its deletion was begun.
+    pub terminating: bool,
+    /// Whether it asks to be kept when it leaves its bundle.
+    pub prune_disabled: bool,
+}
+
+impl Target {
+    /// A target that `client` reaches.
+    pub fn new(client: kube::Client, ownership: Arc<dyn Ownership>) -> Self {
+        Self { client, ownership, slots: Arc::new(Semaphore::new(CONCURRENCY)), requests: Arc::default() }
+    }
+
+    /// The count of requests so far; clones share it.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Applies an object with server-side apply, as field manager `convoy`. With `force` fields of
+    /// other managers are taken over.
+    ///
+    /// # Errors
+    /// See [`Class`].
+    pub async fn apply(&self, at: &ObjectRef, object: &Value, force: bool) -> Result<Applied, RequestError> {
+        let query = format!("fieldManager={}&force={force}", field_manager::TARGET);
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{}?{query}", at.path()))
+            .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
+            .header(header::ACCEPT, METADATA_ONLY)
+            .body(Body::from(object.to_string().into_bytes()));
+        let (code, answer) = self.write(request, Some(at)).await?;
+        let metadata = &answer["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        Ok(Applied {
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            created: code == StatusCode::CREATED,
+        })
+    }
+
+    /// Deletes an object, in the background, if it still is the one that was seen.
+    ///
+    /// # Errors
+    /// [`Class::Precondition`] when it is not; else see [`Class`].
+    pub async fn delete(&self, at: &ObjectRef, seen: &LiveMeta) -> Result<(), RequestError> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": { "uid": seen.uid, "resourceVersion": seen.resource_version },
+        });
+        let request = Request::builder()
+            .method(Method::DELETE)
+            .uri(at.path())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, METADATA_ONLY)
+            .body(Body::from(options.to_string().into_bytes()));
+        self.write(request, Some(at)).await.map(|_| ())
+    }
+
+    /// The metadata of an object; none when it does not exist.
+    ///
+    /// # Errors
+    /// See [`Class`]; a kind that is not served is [`Class::KindUnknown`].
+    pub async fn metadata(&self, at: &ObjectRef) -> Result<Option<LiveMeta>, RequestError> {
+        let answer = match self.get_as(&at.path(), METADATA_ONLY, Some(at)).await {
+            Ok(answer) => answer,
+            Err(error) if matches!(error.class, Class::NotFound | Class::NamespaceMissing) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let metadata = &answer["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        Ok(Some(LiveMeta {
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            release_uid: metadata["labels"][label::RELEASE_UID].as_str().map(str::to_owned),
+            terminating: metadata["deletionTimestamp"].is_string(),
+            prune_disabled: metadata["annotations"][annotation::PRUNE] == annotation::PRUNE_DISABLED,
+        }))
+    }
+
+    /// What a plan needs to know of an object. The owner is left for the caller to name.
+    ///
+    /// # Errors
+    /// See [`Class`].
+    pub async fn look(&self, at: &ObjectRef) -> Result<Live, RequestError> {
+        match self.metadata(at).await {
+            Ok(Some(found)) => {
+                Ok(Live::Present(LiveObject { uid: found.uid, release_uid: found.release_uid, owner: None }))
+            }
+            Ok(None) => Ok(Live::Absent),
+            // Discovery may be older than the deletion of a CustomResourceDefinition.
+            Err(error) if error.class == Class::KindUnknown => Ok(Live::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a path.
+    pub(crate) async fn get(&self, path: &str, at: Option<&ObjectRef>) -> Result<Value, RequestError> {
+        self.get_as(path, "application/json", at).await
+    }
+
+    pub(crate) async fn get_as(
+        &self,
+        path: &str,
+        accept: &str,
+        at: Option<&ObjectRef>,
+    ) -> Result<Value, RequestError> {
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(path)
+            .header(header::ACCEPT, accept)
+            .body(Body::empty());
+        self.requests.reads.fetch_add(1, Ordering::Relaxed);
+        self.send(request, at).await.map(|(_, answer)| answer)
+    }
+
+    async fn write(
+        &self,
+        request: http::Result<Request<Body>>,
+        at: Option<&ObjectRef>,
+    ) -> Result<(StatusCode, Value), RequestError> {
+        let not_owner = |error: crate::NotOwner| RequestError::new(Class::NotOwner, error.to_string());
+        // Waiting for a slot may take long: ownership is asked after it, right before the request.
+        let _slot = self.slots.acquire().await;
+        self.ownership.check().map_err(not_owner)?;
+        self.requests.writes.fetch_add(1, Ordering::Relaxed);
+        tokio::select! {
+            answer = self.send(request, at) => answer,
+            () = self.ownership.lost() => Err(not_owner(crate::NotOwner)),
+        }
+    }
+
+    async fn send(
+        &self,
+        request: http::Result<Request<Body>>,
+        at: Option<&ObjectRef>,
+    ) -> Result<(StatusCode, Value), RequestError> {
+        let request = request
+            .map_err(|error| RequestError::new(Class::Invalid { immutable: false }, error.to_string()))?;
+        let whole = async {
+            let response =
+                self.client.send(request).await.map_err(|error| RequestError::of_transport(&error))?;
+            let (parts, body) = response.into_parts();
+            let body: Bytes = Limited::new(body, LONGEST_ANSWER)
+                .collect()
+                .await
+                .map_err(|error| {
+                    RequestError::new(Class::Unreachable, format!("the target's answer broke off: {error}"))
+                })?
+                .to_bytes();
+            if !parts.status.is_success() {
+                return Err(RequestError::of_answer(
+                    parts.status,
+                    &parts.headers,
+                    &body,
+                    at.map(|at| &at.key),
+                ));
+            }
+            let answer = serde_json::from_slice(&body).map_err(|_| {
+                RequestError::new(
+                    Class::Transient,
+                    "the target answered with something that is no JSON".to_owned(),
+                )
+            })?;
+            Ok((parts.status, answer))
+        };
+        match tokio::time::timeout(DEADLINE, whole).await {
+            Ok(answer) => answer,
+            Err(_) => Err(RequestError::new(
+                Class::Unreachable,
+                format!("the target did not answer within {} s", DEADLINE.as_secs()),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
