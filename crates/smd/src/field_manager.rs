@@ -103,9 +103,10 @@ enum Failure<'a> {
     Error(String),
 }
 
-/// What an apply comes to: the new object unless nothing changed, and who owns what.
+/// What an apply comes to: the new object without its entries, and who owns what.
 struct Outcome<'a> {
-    object: Option<Value>,
+    object: Value,
+    changed: bool,
     managers: Managers<'a>,
 }
 
@@ -164,18 +165,13 @@ impl FieldManager {
             }
             (outcome, _) => outcome,
         };
-        let Outcome { object, mut managers } = outcome.map_err(|failure| match failure {
+        let Outcome { mut object, changed, mut managers } = outcome.map_err(|failure| match failure {
             Failure::Conflict(conflicts) => ApplyError::Conflict(causes(&conflicts)),
             Failure::Error(error) => ApplyError::Failed(error),
         })?;
-        let mut object = match object {
-            Some(object) => {
-                let id = self.id(manager, Operation::Apply);
-                managers.times.insert(id, Some(now));
-                object
-            }
-            None => live.clone(),
-        };
+        if changed {
+            managers.times.insert(self.id(manager, Operation::Apply), Some(now));
+        }
         if kubectl {
             last_applied::refresh(&mut object, applied);
         }
@@ -350,7 +346,7 @@ impl FieldManager {
     ) -> Result<Outcome<'a>, Failure<'a>> {
         let fail = Failure::Error;
         self.reconcile(&mut managers).map_err(fail)?;
-        let mut new = live.clone();
+        let mut new = managed::clone_without_entries(live);
         typed::merge(&self.schema, &mut new, applied)
             .map_err(|errors| fail(format!("failed to merge config: {errors}")))?;
         let reset = self.reset_set();
@@ -368,7 +364,8 @@ impl FieldManager {
         }
 
         let comparison = self.compare(live, &new, &reset).map_err(fail)?;
-        let typed::Comparison { removed, modified, added } = comparison;
+        let typed::Comparison { mut removed, modified, added } = comparison;
+        removed.subtract(&managed::ENTRIES);
         let changed = modified.union(added);
         let mut conflicts = ConflictSets::new();
         for (other, owned) in managers.owned.iter_mut().filter(|(other, _)| **other != id) {
@@ -384,8 +381,14 @@ impl FieldManager {
         }
         managers.owned.retain(|_, owned| !owned.fields.is_empty());
         managers.strip(&id);
-        let object = if value::equal(live, &new) { None } else { Some(new) };
-        Ok(Outcome { object, managers })
+        let changed = !managed::equal_without_entries(live, &new, value::equal);
+        // Numbers may be equal and yet be written in another way: then the live object stays.
+        let object = if changed || managed::equal_without_entries(live, &new, Value::eq) {
+            new
+        } else {
+            managed::clone_without_entries(live)
+        };
+        Ok(Outcome { object, changed, managers })
     }
 
     /// Removes from the merged object what the manager applied last time, applies no more, and nobody

@@ -327,6 +327,53 @@ pub(crate) static STRIPPED: LazyLock<Set<'static>> = LazyLock::new(|| {
     set
 });
 
+/// The path of the entries themselves.
+pub(crate) static ENTRIES: LazyLock<Set<'static>> = LazyLock::new(|| {
+    let mut set = Set::default();
+    set.insert(&[PathElement::Field("metadata".into()), PathElement::Field("managedFields".into())]);
+    set
+});
+
+/// A copy of an object without its entries, which can be larger than the rest of it.
+pub(crate) fn clone_without_entries(object: &Value) -> Value {
+    let Value::Object(members) = object else { return object.clone() };
+    let copy = members.iter().map(|(name, member)| {
+        let member = match member {
+            Value::Object(metadata) if name == "metadata" => {
+                let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
+                Value::Object(rest.map(|(name, member)| (name.clone(), member.clone())).collect())
+            }
+            other => other.clone(),
+        };
+        (name.clone(), member)
+    });
+    Value::Object(copy.collect())
+}
+
+/// Whether two objects are the same but for their entries.
+pub(crate) fn equal_without_entries(a: &Value, b: &Value, equal: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Value::Object(a), Value::Object(b)) = (a, b) else { return equal(a, b) };
+    a.len() == b.len()
+        && a.iter().zip(b).all(|((a_name, a), (b_name, b))| {
+            a_name == b_name
+                && match (a, b) {
+                    (Value::Object(a), Value::Object(b)) if a_name == "metadata" => {
+                        let mut a = a.iter().filter(|(name, _)| *name != "managedFields");
+                        let mut b = b.iter().filter(|(name, _)| *name != "managedFields");
+                        loop {
+                            match (a.next(), b.next()) {
+                                (None, None) => return true,
+                                (Some((a_name, a)), Some((b_name, b))) if a_name == b_name && equal(a, b) => {
+                                }
+                                _ => return false,
+                            }
+                        }
+                    }
+                    (a, b) => equal(a, b),
+                }
+        })
+}
+
 /// Puts entries into an object's metadata, or takes them out.
 pub(crate) fn set_entries(object: &mut Value, entries: Option<Value>) {
     let Some(object) = object.as_object_mut() else { return };
