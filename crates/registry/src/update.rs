@@ -9,7 +9,7 @@ use convoy_storage::watch_cache::Entry;
 use serde_json::Value;
 
 use crate::failure::{fault_status, storage_status};
-use crate::write::{Refusal, Target, encode};
+use crate::write::{Refusal, Target, encode, keep_times_of_no_op};
 use crate::{Body, Operation, Patch, Registry, RequestContext, Resource, Written};
 
 /// How often a write that lost a race is made anew.
@@ -160,7 +160,7 @@ impl Registry {
             && new.finalizers().is_empty()
             && new.deletion_grace_period_seconds().unwrap_or(0) == 0
             && resource.strategy.may_be_removed(&new);
-        convoy_smd::keep_times_of_no_op(&mut new, &old);
+        keep_times_of_no_op(&mut new, &old);
         if !done && new == old {
             return Ok(Some(Written { object: current, created: false, warnings }));
         }

@@ -182,3 +182,35 @@ pub(crate) fn encode(object: &Value) -> Result<Bytes, Status> {
     stored.set_resource_version("");
     serde_json::to_vec(&stored).map(Bytes::from).map_err(Status::internal)
 }
+
+/// Undoes changes of times in the managedFields of `new` when they are all that distinguishes it from
+/// `old`, so that a write that changes nothing gets no new resourceVersion.
+pub(crate) fn keep_times_of_no_op(new: &mut Value, old: &Value) {
+    let entries = |object: &Value| object.pointer("/metadata/managedFields").cloned();
+    let (Some(Value::Array(after)), Some(Value::Array(before))) = (entries(new), entries(old)) else {
+        return;
+    };
+    let same = |(after, before): (&Value, &Value)| same_but(after, before, "time");
+    let only_times = after.len() == before.len() && after.iter().zip(&before).all(same);
+    let same_object = || {
+        let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return false };
+        let same = |((key, new), (old_key, old)): ((&String, &Value), (&String, &Value))| {
+            let equal = || if key == "metadata" { same_but(new, old, "managedFields") } else { new == old };
+            key == old_key && equal()
+        };
+        new.len() == old.len() && new.iter().zip(old).all(same)
+    };
+    if only_times && same_object() {
+        new.metadata_mut().insert("managedFields".to_owned(), Value::Array(before));
+    }
+}
+
+fn same_but(a: &Value, b: &Value, but: &str) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let a = a.iter().filter(|(key, _)| *key != but);
+            a.eq(b.iter().filter(|(key, _)| *key != but))
+        }
+        (a, b) => a == b,
+    }
+}
