@@ -1,0 +1,30 @@
+//! Watches target clusters: the health of what was delivered, and drift.
+//!
+//! For each Cluster that Releases have delivered to, the observer watches the kinds that their
+//! inventories name, one watch for each kind, and no other object than convoy's own (by the label
+//! `app.kubernetes.io/managed-by: convoy`). Of each object it keeps a few words: its uid, its version, its
+//! health, and a digest of the fields that convoy owns ([`Seen`](seen::Seen)).
+//!
+//! What it finds goes into the Release's status, under the field manager `convoy-observer`: the conditions
+//! Healthy and Drifted, `healthyObjects`, and `observedBundleDigest`, which tells what the conditions speak
+//! of. The controller-manager watches Releases and acts on them.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `seen` | one live object in a few words; pure |
+//! | `model` | all that is known of one cluster: inventories, objects, watches; pure |
+//! | `verdict` | from the model to what a status says of one Release; pure |
+//! | `status` | from a verdict to the fields to write, or nothing when they stand there already; pure |
+//! | `watches` | one watch of one kind |
+//! | `clusters` | clients and watches of all clusters |
+//! | `run` | stores of convoy's own kinds, queues, and writing status |
+
+mod clusters;
+mod model;
+mod run;
+mod seen;
+mod status;
+mod verdict;
+mod watches;
+
+pub use run::{ObserverOptions, run};

@@ -1,0 +1,360 @@
+//! All that is known of one target cluster. Pure: time comes as an argument, in the clock's monotonic time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoy_api::{InventoryEntry, ReleaseInventory};
+use convoy_runtime::StoreKey;
+
+use crate::seen::Seen;
+
+/// Versions of an object that are remembered: what convoy applied is often followed at once by writes of
+/// its controller, and an inventory tells of it only afterwards.
+const REMEMBERED: usize = 8;
+/// How long the watch may lag behind the inventory before what it says is taken for the truth.
+pub(crate) const LAG: Duration = Duration::from_secs(10);
+/// How long after its last error a watch counts as broken: a watch that works says nothing when nothing
+/// happens, and one that is broken fails again within this time.
+pub(crate) const BROKEN_FOR: Duration = Duration::from_secs(60);
+
+/// A kind in one version; one watch each. Clones are cheap.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WatchedKind(Arc<KindName>);
+
+/// Group (empty for the core group), version and kind.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct KindName {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+impl std::ops::Deref for WatchedKind {
+    type Target = KindName;
+
+    fn deref(&self) -> &KindName {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for WatchedKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slash = if self.group.is_empty() { "" } else { "/" };
+        write!(f, "{} ({}{slash}{})", self.kind, self.group, self.version)
+    }
+}
+
+/// Namespace and name of an object of a kind.
+pub(crate) type ObjectName = (String, String);
+
+/// The model of one cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    kinds: BTreeMap<WatchedKind, KindState>,
+    releases: BTreeMap<StoreKey, Delivered>,
+    /// Which Releases name an object: one, or several that dispute it.
+    owners: HashMap<(WatchedKind, ObjectName), Vec<StoreKey>>,
+    /// How many entries of inventories name a kind.
+    wanted: BTreeMap<WatchedKind, usize>,
+    /// Why the cluster cannot be reached at all.
+    pub(crate) unreachable: Option<String>,
+}
+
+/// What the inventories of one Release say.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    /// Empty when the parts do not agree.
+    pub(crate) bundle_digest: String,
+    pub(crate) objects: BTreeMap<(WatchedKind, ObjectName), Tracked>,
+}
+
+/// One entry of an inventory, and what the watch must show for it to be as it was applied.
+#[derive(Debug, Clone)]
+pub(crate) struct Tracked {
+    /// Empty until an apply was confirmed.
+    pub(crate) uid: String,
+    /// Empty while an apply is under way.
+    pub(crate) digest: String,
+    pub(crate) resource_version: String,
+    /// When the entry came to be as it is.
+    pub(crate) since: Duration,
+    pub(crate) baseline: Baseline,
+}
+
+/// What convoy's fields were when convoy had applied the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Baseline {
+    /// The object was not seen yet.
+    None,
+    /// This.
+    Fields([u8; 32]),
+    /// It cannot be told, and somebody else wrote after convoy: the object is taken for changed until it
+    /// is applied again, which changes nothing if it was not.
+    Doubtful,
+}
+
+#[derive(Debug, Default)]
+struct KindState {
+    objects: BTreeMap<ObjectName, Live>,
+    /// The first list has ended.
+    is_synced: bool,
+    broken: Option<(Duration, String)>,
+}
+
+/// A live object, as the watch last said, with its latest versions.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) seen: Seen,
+    /// Older versions and the digests of convoy's fields in them; the newest last.
+    earlier: VecDeque<(String, [u8; 32])>,
+}
+
+/// What a watch shows of one object.
+#[derive(Debug)]
+pub(crate) enum View<'a> {
+    /// The watch is broken, for the reason given.
+    Broken(&'a str),
+    /// The watch has not listed yet.
+    NotYet,
+    /// It is not there.
+    Absent,
+    /// It is there.
+    Present(&'a Seen),
+}
+
+impl Model {
+    /// The kinds that inventories name.
+    pub(crate) fn wanted_kinds(&self) -> impl Iterator<Item = &WatchedKind> {
+        self.wanted.keys()
+    }
+
+    /// The Releases that have delivered to the cluster.
+    pub(crate) fn releases(&self) -> impl Iterator<Item = &StoreKey> {
+        self.releases.keys()
+    }
+
+    pub(crate) fn delivered(&self, release: &StoreKey) -> Option<&Delivered> {
+        self.releases.get(release)
+    }
+
+    /// Takes in all inventories of one Release for this cluster; none removes it. Says whether other kinds
+    /// are to be watched than before.
+    pub(crate) fn set_inventories(
+        &mut self,
+        release: &StoreKey,
+        parts: &[&ReleaseInventory],
+        now: Duration,
+    ) -> bool {
+        let mut old = self.releases.remove(release).unwrap_or_default();
+        let kinds_before = self.wanted.len();
+        let mut has_new_kind = false;
+        let mut delivered = Delivered::default();
+        for entry in parts.iter().flat_map(|part| &part.spec.entries) {
+            let kind = self.kind_of(entry);
+            let id = (kind, (entry.namespace.clone(), entry.name.clone()));
+            let new = tracked(entry, now);
+            let kept = old.objects.remove(&id);
+            if kept.is_none() {
+                has_new_kind |= !self.wanted.contains_key(&id.0);
+                *self.wanted.entry(id.0.clone()).or_default() += 1;
+                self.owners.entry(id.clone()).or_default().push(release.clone());
+            }
+            let tracked = match kept.filter(|old| old.is_same_apply(&new)) {
+                Some(old) => old,
+                None => self.with_baseline(&id, new),
+            };
+            // An entry that stands twice counts once.
+            if delivered.objects.insert(id.clone(), tracked).is_some() {
+                self.forget(release, &id);
+            }
+        }
+        for id in old.objects.keys() {
+            self.forget(release, id);
+        }
+        let digests: BTreeSet<&str> = parts.iter().map(|part| part.spec.bundle_digest.as_str()).collect();
+        if let (Some(only), 1) = (digests.first(), digests.len()) {
+            (*only).clone_into(&mut delivered.bundle_digest);
+        }
+        if !parts.is_empty() {
+            self.releases.insert(release.clone(), delivered);
+        }
+        has_new_kind || self.wanted.len() != kinds_before
+    }
+
+    fn forget(&mut self, release: &StoreKey, id: &(WatchedKind, ObjectName)) {
+        if let Some(count) = self.wanted.get_mut(&id.0) {
+            *count -= 1;
+            if *count == 0 {
+                self.wanted.remove(&id.0);
+            }
+        }
+        if let Some(owners) = self.owners.get_mut(id) {
+            if let Some(at) = owners.iter().position(|owner| owner == release) {
+                owners.swap_remove(at);
+            }
+            if owners.is_empty() {
+                self.owners.remove(id);
+            }
+        }
+    }
+
+    fn kind_of(&self, entry: &InventoryEntry) -> WatchedKind {
+        let (group, version, kind) = (entry.group.clone(), entry.version.clone(), entry.kind.clone());
+        let kind = WatchedKind(Arc::new(KindName { group, version, kind }));
+        self.wanted.get_key_value(&kind).map_or(kind, |(known, _)| known.clone())
+    }
+
+    fn with_baseline(&self, id: &(WatchedKind, ObjectName), mut tracked: Tracked) -> Tracked {
+        if let Some(live) = self.kinds.get(&id.0).and_then(|kind| kind.objects.get(&id.1)) {
+            tracked.baseline = live.baseline_of(&tracked);
+        }
+        tracked
+    }
+
+    /// A watch begins; what it knew before stays until it has listed.
+    pub(crate) fn watch_started(&mut self, kind: &WatchedKind) {
+        self.kinds.entry(kind.clone()).or_default();
+    }
+
+    /// A watch ended, because no inventory names its kind any more.
+    pub(crate) fn watch_stopped(&mut self, kind: &WatchedKind) {
+        self.kinds.remove(kind);
+    }
+
+    /// An object came or changed.
+    pub(crate) fn put(&mut self, kind: &WatchedKind, name: &ObjectName, seen: Seen) {
+        let state = self.kinds.entry(kind.clone()).or_default();
+        state.broken = None;
+        let live = match state.objects.remove(name) {
+            Some(mut live) if live.seen.uid == seen.uid => {
+                let previous = std::mem::replace(&mut live.seen, seen);
+                live.earlier.push_back((previous.resource_version, previous.owned));
+                if live.earlier.len() > REMEMBERED {
+                    live.earlier.pop_front();
+                }
+                live
+            }
+            _ => Live { seen, earlier: VecDeque::new() },
+        };
+        let id = (kind.clone(), name.clone());
+        for release in self.owners.get(&id).into_iter().flatten() {
+            let tracked = self.releases.get_mut(release).and_then(|delivered| delivered.objects.get_mut(&id));
+            if let Some(tracked) = tracked.filter(|tracked| tracked.baseline == Baseline::None) {
+                tracked.baseline = live.baseline_of(tracked);
+            }
+        }
+        state.objects.insert(name.clone(), live);
+    }
+
+    /// An object went.
+    pub(crate) fn remove(&mut self, kind: &WatchedKind, name: &ObjectName) {
+        if let Some(state) = self.kinds.get_mut(kind) {
+            state.broken = None;
+            state.objects.remove(name);
+        }
+    }
+
+    /// A list ended: objects that it did not name are gone.
+    pub(crate) fn listed(&mut self, kind: &WatchedKind, names: &BTreeSet<ObjectName>) {
+        if let Some(state) = self.kinds.get_mut(kind) {
+            state.objects.retain(|name, _| names.contains(name));
+            state.is_synced = true;
+            state.broken = None;
+        }
+    }
+
+    /// A watch failed.
+    pub(crate) fn failed(&mut self, kind: &WatchedKind, why: String, now: Duration) {
+        self.kinds.entry(kind.clone()).or_default().broken = Some((now, why));
+    }
+
+    /// Whether any watch failed lately.
+    pub(crate) fn has_broken_watch(&self, now: Duration) -> bool {
+        self.kinds.values().any(|kind| kind.broken_since(now).is_some())
+    }
+
+    /// The Releases that name an object.
+    pub(crate) fn releases_with(&self, kind: &WatchedKind, name: &ObjectName) -> Vec<StoreKey> {
+        self.owners.get(&(kind.clone(), name.clone())).cloned().unwrap_or_default()
+    }
+
+    /// The Releases that name any object of a kind.
+    pub(crate) fn releases_of_kind(&self, kind: &WatchedKind) -> Vec<StoreKey> {
+        let has = |delivered: &Delivered| delivered.objects.keys().any(|(other, _)| other == kind);
+        self.releases.iter().filter(|(_, delivered)| has(delivered)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What the watch shows of a tracked object.
+    pub(crate) fn view(&self, kind: &WatchedKind, name: &ObjectName, now: Duration) -> View<'_> {
+        let Some(kind) = self.kinds.get(kind) else { return View::NotYet };
+        if let Some(why) = kind.broken_since(now) {
+            return View::Broken(why);
+        }
+        match kind.objects.get(name) {
+            Some(live) => View::Present(&live.seen),
+            None if kind.is_synced => View::Absent,
+            None => View::NotYet,
+        }
+    }
+}
+
+impl KindState {
+    fn broken_since(&self, now: Duration) -> Option<&str> {
+        let (since, why) = self.broken.as_ref()?;
+        (now.saturating_sub(*since) < BROKEN_FOR).then_some(why.as_str())
+    }
+}
+
+impl Tracked {
+    fn is_same_apply(&self, other: &Self) -> bool {
+        (&self.uid, &self.digest, &self.resource_version)
+            == (&other.uid, &other.digest, &other.resource_version)
+    }
+
+    /// Whether the target has confirmed the object.
+    pub(crate) fn is_applied(&self) -> bool {
+        !self.uid.is_empty() && !self.digest.is_empty()
+    }
+
+    /// Whether a version of the object is older than what was applied.
+    pub(crate) fn is_before_apply(&self, resource_version: &str) -> bool {
+        // API servers hand out growing numbers; what is no number is taken as it comes.
+        match (resource_version.parse::<u64>(), self.resource_version.parse::<u64>()) {
+            (Ok(seen), Ok(applied)) => seen < applied,
+            _ => false,
+        }
+    }
+}
+
+impl Live {
+    fn baseline_of(&self, tracked: &Tracked) -> Baseline {
+        if !tracked.is_applied()
+            || self.seen.uid != tracked.uid
+            || tracked.is_before_apply(&self.seen.resource_version)
+        {
+            return Baseline::None;
+        }
+        if self.seen.resource_version == tracked.resource_version {
+            return Baseline::Fields(self.seen.owned);
+        }
+        let earlier =
+            self.earlier.iter().filter(|(version, _)| !tracked.is_before_apply(version)).collect::<Vec<_>>();
+        match earlier.first() {
+            // The version that was applied, or the one right after it.
+            Some((_, owned)) => Baseline::Fields(*owned),
+            None if self.seen.is_written_by_others => Baseline::Doubtful,
+            None => Baseline::Fields(self.seen.owned),
+        }
+    }
+}
+
+fn tracked(entry: &InventoryEntry, now: Duration) -> Tracked {
+    Tracked {
+        uid: entry.uid.clone(),
+        digest: entry.digest.clone(),
+        resource_version: entry.resource_version.clone(),
+        since: now,
+        baseline: Baseline::None,
+    }
+}

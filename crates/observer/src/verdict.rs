@@ -1,0 +1,167 @@
+//! What is to be said of one Release.
+
+use std::time::Duration;
+
+use convoy_api::{ConditionStatus, reason};
+use convoy_health::{Health, State, summarize};
+use convoy_runtime::StoreKey;
+
+use crate::model::{Baseline, Delivered, LAG, Model, ObjectName, Tracked, View, WatchedKind};
+
+/// Objects that a message names.
+const NAMED: usize = 5;
+
+/// What is to be said of one Release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) healthy: Finding,
+    pub(crate) drifted: Finding,
+    pub(crate) healthy_objects: usize,
+    /// Set when all that this bundle holds was seen as it was applied, or after.
+    pub(crate) bundle_digest: Option<String>,
+    /// The verdict may become another by time alone: look again after this span.
+    pub(crate) look_again: Option<Duration>,
+}
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) status: ConditionStatus,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// One object's part in the verdict.
+struct Judged {
+    name: String,
+    health: Health,
+    drift: Option<&'static str>,
+    /// The watch shows the object as it was applied, or later.
+    is_seen: bool,
+    /// Time alone will change this.
+    is_waiting: bool,
+}
+
+/// Judges one Release; nothing when the cluster holds nothing of it.
+pub(crate) fn judge(model: &Model, release: &StoreKey, now: Duration) -> Option<Verdict> {
+    let delivered = model.delivered(release)?;
+    if let Some(why) = &model.unreachable {
+        return Some(unreachable(why));
+    }
+    let judged: Vec<Judged> =
+        delivered.objects.iter().map(|(id, tracked)| judge_one(model, id, tracked, now)).collect();
+    let look_again = judged.iter().any(|object| object.is_waiting).then_some(LAG);
+    let is_all_seen = judged.iter().all(|object| object.is_seen);
+    Some(Verdict {
+        healthy: healthy(&judged),
+        drifted: drifted(&judged),
+        healthy_objects: judged.iter().filter(|object| object.health.state == State::Healthy).count(),
+        bundle_digest: digest_of(delivered).filter(|_| is_all_seen),
+        look_again,
+    })
+}
+
+fn digest_of(delivered: &Delivered) -> Option<String> {
+    Some(delivered.bundle_digest.clone()).filter(|digest| !digest.is_empty())
+}
+
+fn unreachable(why: &str) -> Verdict {
+    let finding = || Finding {
+        status: ConditionStatus::Unknown,
+        reason: reason::CLUSTER_UNREACHABLE,
+        message: format!("the cluster cannot be watched: {why}"),
+    };
+    Verdict {
+        healthy: finding(),
+        drifted: finding(),
+        healthy_objects: 0,
+        bundle_digest: None,
+        look_again: None,
+    }
+}
+
+fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, now: Duration) -> Judged {
+    let (kind, object) = id;
+    let (namespace, name) = object;
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    let judged = |health: Health, drift: Option<&'static str>, is_seen: bool, is_waiting: bool| Judged {
+        name: format!("{} {namespace}{slash}{name}", kind.kind),
+        health,
+        drift,
+        is_seen,
+        is_waiting,
+    };
+    let is_fresh = now.saturating_sub(tracked.since) < LAG;
+    match model.view(kind, object, now) {
+        View::Broken(why) => {
+            judged(Health::unknown(format!("{kind} cannot be watched: {why}")), None, false, true)
+        }
+        View::NotYet => judged(Health::unknown("it was not looked at yet"), None, false, false),
+        // Being applied, or just applied and not shown yet.
+        View::Absent if !tracked.is_applied() || is_fresh => {
+            judged(Health::unknown("it was not seen yet"), None, false, tracked.is_applied())
+        }
+        View::Absent => judged(Health::missing(), Some("was deleted"), true, false),
+        View::Present(seen) if !tracked.is_applied() => judged(seen.health.clone(), None, false, false),
+        View::Present(seen) if seen.uid != tracked.uid => judged(
+            seen.health.clone(),
+            Some("was deleted and made again").filter(|_| !is_fresh),
+            !is_fresh,
+            is_fresh,
+        ),
+        View::Present(seen) if tracked.is_before_apply(&seen.resource_version) && is_fresh => {
+            judged(Health::unknown("it was not seen as it was applied yet"), None, false, true)
+        }
+        View::Present(seen) => {
+            let is_changed = match tracked.baseline {
+                Baseline::None => false,
+                Baseline::Fields(owned) => owned != seen.owned,
+                Baseline::Doubtful => true,
+            };
+            judged(seen.health.clone(), is_changed.then_some("was changed"), true, false)
+        }
+    }
+}
+
+fn healthy(judged: &[Judged]) -> Finding {
+    let summary = summarize(judged.iter().map(|object| (object.name.as_str(), &object.health)));
+    let (status, reason) = match summary.state {
+        State::Healthy | State::Suspended => (ConditionStatus::True, reason::HEALTHY),
+        State::Unknown => (ConditionStatus::Unknown, reason::UNKNOWN),
+        State::Progressing => (ConditionStatus::False, reason::PROGRESSING),
+        State::Missing => (ConditionStatus::False, reason::MISSING),
+        State::Degraded => (ConditionStatus::False, reason::DEGRADED),
+    };
+    Finding { status, reason, message: summary.message }
+}
+
+fn drifted(judged: &[Judged]) -> Finding {
+    let mut changes: Vec<String> =
+        judged.iter().filter_map(|object| Some(format!("{} {}", object.name, object.drift?))).collect();
+    if !changes.is_empty() {
+        let more = changes.len().saturating_sub(NAMED);
+        changes.truncate(NAMED);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        return Finding {
+            status: ConditionStatus::True,
+            reason: reason::CHANGED_ON_TARGET,
+            message: format!("{}{more}", changes.join("; ")),
+        };
+    }
+    let unseen = judged.iter().filter(|object| !object.is_seen).count();
+    if unseen > 0 {
+        return Finding {
+            status: ConditionStatus::Unknown,
+            reason: reason::UNKNOWN,
+            message: format!("{unseen} of {} objects were not seen as they were applied yet", judged.len()),
+        };
+    }
+    Finding {
+        status: ConditionStatus::False,
+        reason: reason::IN_SYNC,
+        message: format!("{} objects are as they were applied", judged.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoy_api::label;
+use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey};
+use futures::StreamExt as _;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::watcher::{self, Event};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::model::{Model, ObjectName, WatchedKind};
+use crate::seen;
+
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
+
+/// One watch of one kind on one cluster, until shutdown.
+pub(crate) struct KindWatch {
+    pub(crate) kind: WatchedKind,
+    pub(crate) client: Client,
+    pub(crate) model: Arc<Mutex<Model>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Called for each Release whose verdict may have changed.
+    pub(crate) on_change: Arc<dyn Fn(StoreKey) + Send + Sync>,
+    /// Called when the watch fails: the kubeconfig may have changed.
+    pub(crate) on_failure: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl KindWatch {
+    /// Finds the kind's URL and watches, again and again.
+    pub(crate) async fn run(self, shutdown: Shutdown) {
+        self.model.lock().watch_started(&self.kind);
+        let mut failures = 0;
+        while !shutdown.is_triggered() {
+            let ended = tokio::select! {
+                () = shutdown.wait() => return,
+                ended = self.watch_once(&mut failures) => ended,
+            };
+            let why = match ended {
+                Ok(()) => "the watch ended".to_owned(),
+                Err(error) => describe(&error),
+            };
+            failures += 1;
+            let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
+            tracing::warn!(kind = %self.kind, error = why, ?wait, "watch of a target failed; trying again");
+            self.model.lock().failed(&self.kind, why, self.clock.monotonic());
+            self.tell_all();
+            (self.on_failure)();
+            tokio::select! {
+                () = shutdown.wait() => return,
+                () = self.clock.sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Watches until something is wrong that a new look at discovery may mend.
+    async fn watch_once(&self, failures: &mut u32) -> Result<(), kube::Error> {
+        let wanted = GroupVersionKind {
+            group: self.kind.group.clone(),
+            version: self.kind.version.clone(),
+            kind: self.kind.kind.clone(),
+        };
+        let (resource, _) = kube::discovery::pinned_kind(&self.client, &wanted).await?;
+        let selector = format!("{}={}", label::MANAGED_BY, label::MANAGED_BY_CONVOY);
+        let config = watcher::Config::default().labels(&selector);
+        let events = watcher::watcher(Api::<DynamicObject>::all_with(self.client.clone(), &resource), config);
+        futures::pin_mut!(events);
+        let mut listed = None;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    *failures = 0;
+                    self.handle(event, &resource, &mut listed);
+                }
+                // The watcher goes on from where it was; only what it cannot mend ends it.
+                Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    *failures += 1;
+                    let wait = BACKOFF.wait(*failures, u64::from(*failures).wrapping_mul(7));
+                    tracing::debug!(kind = %self.kind, error = describe(&error), ?wait, "watch of a target was interrupted");
+                    self.clock.sleep(wait).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(
+        &self,
+        event: Event<DynamicObject>,
+        resource: &ApiResource,
+        listed: &mut Option<BTreeSet<ObjectName>>,
+    ) {
+        match event {
+            Event::Init => *listed = Some(BTreeSet::new()),
+            Event::InitApply(object) => {
+                if let Some(listed) = listed {
+                    listed.insert(name_of(&object));
+                }
+                self.put(object, resource);
+            }
+            Event::InitDone => {
+                let names = listed.take().unwrap_or_default();
+                self.model.lock().listed(&self.kind, &names);
+                self.tell_all();
+            }
+            Event::Apply(object) => self.put(object, resource),
+            Event::Delete(object) => {
+                let name = name_of(&object);
+                self.model.lock().remove(&self.kind, &name);
+                self.tell(&name);
+            }
+        }
+    }
+
+    fn put(&self, object: DynamicObject, resource: &ApiResource) {
+        let name = name_of(&object);
+        // Items of a list come without their kind.
+        let mut value = serde_json::to_value(object).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("apiVersion".to_owned(), resource.api_version.clone().into());
+            fields.insert("kind".to_owned(), resource.kind.clone().into());
+        }
+        let seen = seen::look(&value, self.clock.now());
+        self.model.lock().put(&self.kind, &name, seen);
+        self.tell(&name);
+    }
+
+    fn tell(&self, name: &ObjectName) {
+        let releases = self.model.lock().releases_with(&self.kind, name);
+        releases.into_iter().for_each(|release| (self.on_change)(release));
+    }
+
+    fn tell_all(&self) {
+        let releases = self.model.lock().releases_of_kind(&self.kind);
+        releases.into_iter().for_each(|release| (self.on_change)(release));
+    }
+}
+
+fn name_of(object: &DynamicObject) -> ObjectName {
+    let metadata = &object.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
