@@ -7,6 +7,8 @@
 mod core;
 mod fields;
 mod pod;
+#[cfg(test)]
+mod tests;
 mod workloads;
 
 use serde_json::{Value, json};

@@ -77,6 +77,7 @@ pub(super) fn job(job: &mut Value) {
     let limit = if spec["backoffLimitPerIndex"].is_null() { 6 } else { i64::from(i32::MAX) };
     default(spec, "backoffLimit", limit);
     default(spec, "completionMode", "NonIndexed");
+    default(spec, "manualSelector", false);
     default(spec, "suspend", false);
     let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
     default(spec, "podReplacementPolicy", replacement);
