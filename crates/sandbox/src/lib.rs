@@ -4,6 +4,9 @@
 //! with kube-apiserver's defaults, and CRDs. No pod runs: a workload becomes ready, or fails, by what
 //! [`simulation`] says.
 
+mod builtin;
+mod controller;
+mod custom_resources;
 mod defaults;
 mod simulation;
 

@@ -113,7 +113,11 @@ fn objects() -> Vec<(&'static str, Value)> {
         ),
         (
             "/api/v1/namespaces/default/services",
-            object("v1", "Service", json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30100}]}})),
+            object(
+                "v1",
+                "Service",
+                json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30100}]}}),
+            ),
         ),
         (
             "/api/v1/namespaces/default/services",
@@ -185,7 +189,11 @@ fn objects() -> Vec<(&'static str, Value)> {
         ),
         (
             "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
-            object("policy/v1", "PodDisruptionBudget", json!({"spec": {"minAvailable": 1, "selector": selector}})),
+            object(
+                "policy/v1",
+                "PodDisruptionBudget",
+                json!({"spec": {"minAvailable": 1, "selector": selector}}),
+            ),
         ),
         (
             "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
@@ -227,7 +235,8 @@ fn defaults_are_those_of_kube_apiserver() {
     let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
     let mut differences = Vec::new();
     for (path, object) in objects() {
-        let answer = plane.client().send("POST", &format!("{path}?dryRun=All"), "application/json", &object).unwrap();
+        let answer =
+            plane.client().send("POST", &format!("{path}?dryRun=All"), "application/json", &object).unwrap();
         let real = answer.json();
         assert_eq!(answer.status, 201, "{path}: {real}");
 
