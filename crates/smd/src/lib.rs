@@ -11,6 +11,8 @@
 //! The reference is `sigs.k8s.io/structured-merge-diff/v6` and
 //! `k8s.io/apimachinery/pkg/util/managedfields`; the tests compare with values taken from them.
 
+#![warn(missing_docs)]
+
 mod field_manager;
 mod json_patch;
 mod last_applied;
