@@ -236,11 +236,14 @@ impl KindInfo {
                 })
             })
             .collect();
+        // A CRD may say nothing about metadata, not even what it is.
+        let mut schema = self.schema.clone();
+        schema["properties"]["metadata"] = json!({"type": "object"});
         let mut version = json!({
             "name": crate::VERSION,
             "served": true,
             "storage": true,
-            "schema": {"openAPIV3Schema": self.schema},
+            "schema": {"openAPIV3Schema": schema},
             "additionalPrinterColumns": columns,
         });
         if self.has_status {
