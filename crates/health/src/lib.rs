@@ -9,6 +9,8 @@
 //!   mode `WaitForFirstConsumer`, which the claim does not show, it waits for a Pod that may come later;
 //! - what is stopped on purpose is Suspended, with its own word.
 
+#![warn(missing_docs)]
+
 mod field;
 mod generic;
 mod health;

@@ -1,0 +1,291 @@
+//! The observer against a real kube-apiserver, which is host and target at once.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoy_observer::{ObserverOptions, run};
+use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shutdown, host_client};
+use convoy_testkit::{ControlPlane, Options};
+use kube::Client;
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use serde_json::{Value, json};
+
+/// An observer that does not say what is awaited within this time is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct World {
+    client: Client,
+    shutdown: Shutdown,
+    observer: tokio::task::JoinHandle<Result<(), convoy_runtime::TaskError>>,
+    readiness: Readiness,
+}
+
+fn identity() -> ProcessIdentity {
+    ProcessIdentity { process: "observer", replica_id: "obs-0".to_owned() }
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+fn api(client: &Client, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), "default", &resource(api_version, kind, plural))
+}
+
+async fn create(api: &Api<DynamicObject>, object: Value) -> DynamicObject {
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+}
+
+/// Makes convoy's kinds known to a kube-apiserver.
+async fn install_kinds(client: &Client) {
+    let definitions: Api<DynamicObject> = Api::all_with(
+        client.clone(),
+        &resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    );
+    for kind in convoy_api::kinds() {
+        create(&definitions, kind.custom_resource_definition()).await;
+    }
+    for kind in convoy_api::kinds() {
+        let objects = api(client, convoy_api::API_VERSION, kind.kind, kind.plural);
+        until(&format!("{} are served", kind.plural), || async {
+            objects.list(&ListParams::default()).await.is_ok()
+        })
+        .await;
+    }
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, mut is_true: impl FnMut() -> F) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !is_true().await {
+        assert!(tokio::time::Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+impl World {
+    async fn start(plane: &ControlPlane) -> Self {
+        let client = host_client(Some(&plane.kubeconfig()), &identity()).await.unwrap();
+        install_kinds(&client).await;
+        let (shutdown, readiness) = (Shutdown::new(), Readiness::default());
+        let observer = tokio::spawn(run(ObserverOptions {
+            client: client.clone(),
+            identity: identity(),
+            shards: convoy_shard::DEFAULT_SHARD_COUNT,
+            clock: Arc::new(RealClock::new()),
+            readiness: readiness.clone(),
+            shutdown: shutdown.clone(),
+        }));
+        Self { client, shutdown, observer, readiness }
+    }
+
+    fn convoys(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
+        api(&self.client, convoy_api::API_VERSION, kind, plural)
+    }
+
+    async fn release(&self, name: &str) -> Value {
+        serde_json::to_value(self.convoys("Release", "releases").get(name).await.unwrap()).unwrap()
+    }
+
+    /// Waits until the two conditions of a Release read `<Healthy> <Drifted>`, each `status/reason`.
+    async fn says(&self, name: &str, want: &str) -> Value {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let release = self.release(name).await;
+            let conditions = release["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let shown = |type_: &str| {
+                let found = conditions.iter().find(|condition| condition["type"] == type_);
+                found.map_or("-".to_owned(), |c| {
+                    format!("{}/{}", c["status"].as_str().unwrap(), c["reason"].as_str().unwrap())
+                })
+            };
+            let got = format!("{} {}", shown("Healthy"), shown("Drifted"));
+            if got == want {
+                return release["status"].clone();
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "{name}: wanted {want}, is {got}: {conditions:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Applies an object as the controller-manager does; returns its entry in an inventory.
+    async fn apply(&self, api: &Api<DynamicObject>, group: &str, mut object: Value) -> Value {
+        object["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "convoy"});
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let applied =
+            api.patch(&name, &PatchParams::apply("convoy").force(), &Patch::Apply(&object)).await.unwrap();
+        json!({
+            "group": group, "version": "v1", "kind": object["kind"], "namespace": "default", "name": name,
+            "uid": applied.metadata.uid, "resourceVersion": applied.metadata.resource_version, "digest": "sha256:d",
+        })
+    }
+
+    async fn inventory(&self, release: &str, cluster: &str, bundle: &str, entries: Vec<Value>) {
+        let uid = self.release(release).await["metadata"]["uid"].clone();
+        let inventory = json!({
+            "apiVersion": convoy_api::API_VERSION, "kind": "ReleaseInventory",
+            "metadata": {"name": format!("{release}.{cluster}")},
+            "spec": {
+                "releaseRef": {"name": release, "uid": uid}, "clusterRef": {"name": cluster},
+                "bundleDigest": bundle, "entries": entries,
+            },
+        });
+        let api = self.convoys("ReleaseInventory", "releaseinventories");
+        let name = format!("{release}.{cluster}");
+        api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&inventory)).await.unwrap();
+    }
+
+    async fn cluster(&self, name: &str, kubeconfig: &str) {
+        let secrets = api(&self.client, "v1", "Secret", "secrets");
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"kubeconfig": kubeconfig}});
+        create(&secrets, secret).await;
+        let cluster = json!({
+            "apiVersion": convoy_api::API_VERSION, "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"kubeconfig": {"secretRef": {"name": name}}},
+        });
+        create(&self.convoys("Cluster", "clusters"), cluster).await;
+    }
+
+    async fn new_release(&self, name: &str, cluster: &str) {
+        let release = json!({
+            "apiVersion": convoy_api::API_VERSION, "kind": "Release", "metadata": {"name": name},
+            "spec": {"clusterRef": {"name": cluster}, "source": {"git": {"repositoryRef": {"name": "apps"}}}},
+        });
+        create(&self.convoys("Release", "releases"), release).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_and_drift_on_a_real_apiserver() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let world = World::start(&plane).await;
+    let kubeconfig = std::fs::read_to_string(plane.kubeconfig()).unwrap();
+    world.cluster("here", &kubeconfig).await;
+    world.new_release("web", "here").await;
+    until("ready", || async { world.readiness.missing().is_empty() }).await;
+
+    let maps = api(&world.client, "v1", "ConfigMap", "configmaps");
+    let map = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": value}});
+    let settings = world.apply(&maps, "", map("1")).await;
+    world.inventory("web", "here", "sha256:b1", vec![settings.clone()]).await;
+    let status = world.says("web", "True/Healthy False/InSync").await;
+    assert_eq!(
+        (&status["observedBundleDigest"], &status["healthyObjects"]),
+        (&json!("sha256:b1"), &json!(1))
+    );
+    assert_eq!(status["observer"]["replica"], "obs-0");
+
+    // Somebody else's own field is no drift, a change of convoy's field is.
+    let theirs = json!({"data": {"b": "theirs"}});
+    maps.patch("settings", &PatchParams::default(), &Patch::Merge(&theirs)).await.unwrap();
+    let by_hand = json!({"data": {"a": "by hand"}});
+    maps.patch("settings", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
+    let status = world.says("web", "True/Healthy True/ChangedOnTarget").await;
+    assert!(status.to_string().contains("ConfigMap default/settings was changed"), "{status}");
+    let settings = world.apply(&maps, "", map("1")).await;
+    world.inventory("web", "here", "sha256:b1", vec![settings.clone()]).await;
+    world.says("web", "True/Healthy False/InSync").await;
+
+    // A workload that nobody runs here, then with a status written by hand.
+    let deployments = api(&world.client, "apps/v1", "Deployment", "deployments");
+    let pods =
+        json!({"metadata": {"labels": {"x": "y"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"x": "y"}}, "template": pods},
+    });
+    let web = world.apply(&deployments, "apps", deployment).await;
+    world.inventory("web", "here", "sha256:b2", vec![settings.clone(), web.clone()]).await;
+    let status = world.says("web", "False/Progressing False/InSync").await;
+    assert_eq!(status["observedBundleDigest"], "sha256:b2");
+    let ready = json!({"status": {
+        "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "conditions": [{"type": "Available", "status": "True"}],
+    }});
+    deployments.patch_status("web", &PatchParams::default(), &Patch::Merge(&ready)).await.unwrap();
+    world.says("web", "True/Healthy False/InSync").await;
+
+    // An object that is deleted by hand.
+    maps.delete("settings", &Default::default()).await.unwrap();
+    let status = world.says("web", "False/Missing True/ChangedOnTarget").await;
+    assert!(status.to_string().contains("ConfigMap default/settings was deleted"), "{status}");
+    let settings = world.apply(&maps, "", map("1")).await;
+    world.inventory("web", "here", "sha256:b2", vec![settings, web]).await;
+    world.says("web", "True/Healthy False/InSync").await;
+
+    // Nothing is written when nothing is new.
+    let before = world.release("web").await["metadata"]["resourceVersion"].clone();
+    maps.patch("settings", &PatchParams::default(), &Patch::Merge(&json!({"data": {"c": "theirs"}})))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.release("web").await["metadata"]["resourceVersion"], before);
+
+    world.shutdown.trigger();
+    world.observer.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_broken_is_said_and_touches_nothing_else() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let world = World::start(&plane).await;
+    let kubeconfig = std::fs::read_to_string(plane.kubeconfig()).unwrap();
+    world.cluster("here", &kubeconfig).await;
+    let with_exec = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+                     users: [{name: u, user: {exec: {command: sh, apiVersion: client.authentication.k8s.io/v1}}}]\n\
+                     contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n";
+    world.cluster("exec", with_exec).await;
+    let nobody = kubeconfig.replace(&plane.url(), "https://127.0.0.1:1");
+    assert_ne!(nobody, kubeconfig);
+    world.cluster("nobody", &nobody).await;
+
+    let maps = api(&world.client, "v1", "ConfigMap", "configmaps");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "1"}});
+    let settings = world.apply(&maps, "", map).await;
+    let unknown = json!({"group": "example.org", "version": "v1", "kind": "Widget", "name": "w", "uid": "u", "digest": "sha256:d", "resourceVersion": "1"});
+    for (release, cluster) in
+        [("good", "here"), ("mixed", "here"), ("a", "exec"), ("b", "nobody"), ("c", "gone")]
+    {
+        world.new_release(release, cluster).await;
+        let mut entries = vec![settings.clone()];
+        if release == "mixed" {
+            entries.push(unknown.clone());
+        }
+        world.inventory(release, cluster, "sha256:b1", entries).await;
+    }
+    world.says("good", "True/Healthy False/InSync").await;
+    let message = |status: &Value| status["conditions"].to_string();
+    let status = world.says("mixed", "Unknown/Unknown Unknown/Unknown").await;
+    until("the missing kind is named", || async {
+        message(&world.release("mixed").await["status"]).contains("Widget (example.org/v1) cannot be watched")
+    })
+    .await;
+    assert!(status["observedBundleDigest"].is_null());
+    let status = world.says("a", "Unknown/ClusterUnreachable Unknown/ClusterUnreachable").await;
+    assert!(message(&status).contains("exec"), "{status}");
+    let status = world.says("c", "Unknown/ClusterUnreachable Unknown/ClusterUnreachable").await;
+    assert!(message(&status).contains("there is no such Cluster"), "{status}");
+    world.says("b", "Unknown/Unknown Unknown/Unknown").await;
+    until("the refused connection is named", || async {
+        message(&world.release("b").await["status"]).contains("cannot be watched")
+    })
+    .await;
+    world.says("good", "True/Healthy False/InSync").await;
+
+    // The kubeconfig is mended: the observer finds out by itself.
+    let secrets = api(&world.client, "v1", "Secret", "secrets");
+    let mended = json!({"stringData": {"kubeconfig": kubeconfig}});
+    secrets.patch("nobody", &PatchParams::default(), &Patch::Merge(&mended)).await.unwrap();
+    world.says("b", "True/Healthy False/InSync").await;
+    secrets.patch("exec", &PatchParams::default(), &Patch::Merge(&mended)).await.unwrap();
+    world.says("a", "True/Healthy False/InSync").await;
+
+    world.shutdown.trigger();
+    world.observer.await.unwrap().unwrap();
+}
