@@ -121,7 +121,7 @@ pub(crate) fn fetch_tree(
         Ok(None) => return Err(Failure::Protocol { detail: "the server sent no objects".to_owned() }),
         Err(error) => {
             return Err(match told(&failed, &error) {
-                Failure::Protocol { detail } if detail.contains("not our ref") => Failure::CommitNotFound,
+                Failure::Protocol { detail } if is_refusal(&detail) => Failure::CommitNotFound,
                 Failure::Protocol { detail } if detail.contains("too large to fit in memory") => {
                     Failure::ObjectTooLarge { limit: object_bytes }
                 }
@@ -153,6 +153,12 @@ fn told(failed: &Failed, error: &gix::Error) -> Failure {
         }
         Failure::Protocol { detail }
     })
+}
+
+/// Whether the server refuses the object. A server of protocol version 0 says so in a plain line where the
+/// pack should begin, which gix takes for a broken pack.
+fn is_refusal(detail: &str) -> bool {
+    detail.contains("not our ref") || detail.contains("decode a non-side channel line")
 }
 
 fn check_object_format(handshake: &Handshake) -> Result<(), Failure> {

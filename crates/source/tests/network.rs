@@ -100,10 +100,10 @@ async fn a_renamed_repository_is_followed_on_its_own_host() {
     let repo = Repo::with(&[("a", "1")]);
     let server = Server::https_with(
         repo.dir.path(),
-        Arc::new(|seen| seen.path.strip_prefix("/old/").map(|rest| redirect(&format!("/repo/{rest}")))),
+        Arc::new(|seen| seen.path.strip_prefix("/renamed/").map(|rest| redirect(&format!("/repo/{rest}")))),
     );
     let request =
-        with(&server.https_url("/old"), secret(&[("bearerToken", "t0ken"), ("ca.crt", &server.ca_pem)]));
+        with(&server.https_url("/renamed"), secret(&[("bearerToken", "t0ken"), ("ca.crt", &server.ca_pem)]));
     assert_eq!(shown(&Fetcher::new(options()).fetch(request).await.unwrap()).1, ["a=1"]);
     let seen = server.seen();
     assert!(seen.iter().all(|seen| seen.authorization.as_deref() == Some("Bearer t0ken")), "{seen:?}");

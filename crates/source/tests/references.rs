@@ -32,7 +32,9 @@ fn tagged() -> (Repo, Vec<String>) {
 async fn every_reference_resolves_to_its_commit() {
     let (repo, commits) = tagged();
     let server = Server::http(repo.dir.path());
-    for url in [repo.url(), server.url("/repo"), server.url("/repo/.git")] {
+    // Servers of protocol version 0 hand out a commit by id only when they are told to.
+    repo.git(&["config", "uploadpack.allowReachableSHA1InWant", "true"]);
+    for url in [repo.url(), server.url("/repo"), server.url("/repo/.git"), server.url("/old/repo")] {
         for (reference, name, commit, content) in [
             (GitRef::DefaultBranch, "main@", 3, "a=four"),
             (GitRef::branch("main").unwrap(), "main@", 3, "a=four"),
@@ -59,7 +61,8 @@ async fn what_is_no_commit_or_is_not_there_is_refused_by_name() {
     let (repo, _) = tagged();
     let server = Server::http(repo.dir.path());
     let missing = "1234567890123456789012345678901234567890";
-    for (url, is_http) in [(repo.url(), false), (server.url("/repo"), true)] {
+    for (url, is_http) in [(repo.url(), false), (server.url("/repo"), true), (server.url("/old/repo"), true)]
+    {
         for (reference, want) in [
             (GitRef::branch("gone").unwrap(), "it does not exist there"),
             (GitRef::branch("ain").unwrap(), "it does not exist there"),

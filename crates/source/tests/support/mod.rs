@@ -284,6 +284,9 @@ fn serve(stream: impl Read + Write, root: &Path, log: &Mutex<Vec<Seen>>, answer:
 
 fn backend(root: &Path, seen: &Seen, header: &dyn Fn(&str) -> Option<String>, body: &[u8]) -> Vec<u8> {
     let (path, query) = seen.path.split_once('?').unwrap_or((&seen.path, ""));
+    // Below /old, the server knows only the first version of the protocol.
+    let is_old = path.starts_with("/old/");
+    let path = path.strip_prefix("/old").unwrap_or(path);
     let mut child = Command::new("git")
         .arg("http-backend")
         .env("GIT_PROJECT_ROOT", root)
@@ -295,7 +298,7 @@ fn backend(root: &Path, seen: &Seen, header: &dyn Fn(&str) -> Option<String>, bo
         .env("QUERY_STRING", query)
         .env("CONTENT_TYPE", header("content-type").unwrap_or_default())
         .env("CONTENT_LENGTH", body.len().to_string())
-        .env("GIT_PROTOCOL", header("git-protocol").unwrap_or_default())
+        .env("GIT_PROTOCOL", header("git-protocol").filter(|_| !is_old).unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
