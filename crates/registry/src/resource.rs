@@ -95,7 +95,8 @@ pub struct ResourceDef {
     pub schema: Option<Structural>,
     /// How fields merge; [`Schema::deduced`] where nothing is known.
     pub merge_schema: Schema,
-    /// Whether strategic merge patches are taken, which only built-in kinds do.
+    /// Whether it is a built-in kind: strategic merge patches are taken, and null means absent, as Go's types
+    /// have it.
     pub strategic_patch: bool,
     /// Columns of the Table after NAME. Empty means AGE alone.
     pub columns: Vec<PrinterColumn>,
@@ -189,13 +190,13 @@ impl ResourceDef {
 /// A resource that is being served: its definition, and its cache once somebody reads it.
 #[derive(Debug)]
 pub struct Resource {
-    def: ResourceDef,
+    def: Arc<ResourceDef>,
     format: EntryFormat,
     pub(crate) cache: OnceCell<WatchCache>,
 }
 
 impl Resource {
-    pub(crate) fn new(def: ResourceDef) -> Self {
+    pub(crate) fn new(def: Arc<ResourceDef>) -> Self {
         let format = EntryFormat {
             prefix: format!("/registry/{}/", def.storage_path),
             namespaced: def.namespaced(),

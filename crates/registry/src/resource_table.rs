@@ -67,9 +67,12 @@ impl ResourceTable {
     }
 
     /// Adds resources, or replaces those at the same path; watches of replaced ones end.
-    pub fn install(&self, defs: impl IntoIterator<Item = ResourceDef>) {
+    ///
+    /// Tables that serve the same resources can share their definitions.
+    pub fn install<D: Into<Arc<ResourceDef>>>(&self, defs: impl IntoIterator<Item = D>) {
         self.change(|resources| {
             for def in defs {
+                let def = def.into();
                 let key = (def.group.clone(), def.version.clone(), def.plural.clone());
                 resources.resources.insert(key, Arc::new(Resource::new(def)));
             }

@@ -73,6 +73,9 @@ impl Target<'_> {
             return Err(Status::invalid(&group_kind, object.name(), &[error]));
         }
         object.set_gvk(&def.gvk());
+        if def.strategic_patch {
+            drop_nulls(&mut object, 0);
+        }
         if let Some(schema) = &def.schema {
             unknown.extend(schema.prune(&mut object));
         }
@@ -181,6 +184,23 @@ pub(crate) fn encode(object: &Value) -> Result<Bytes, Status> {
     let mut stored = object.clone();
     stored.set_resource_version("");
     serde_json::to_vec(&stored).map(Bytes::from).map_err(Status::internal)
+}
+
+/// Levels below which nulls stay: no built-in kind is nested so deep.
+const NULL_DEPTH: usize = 64;
+
+/// Removes members that are null.
+fn drop_nulls(value: &mut Value, depth: usize) {
+    match value {
+        Value::Object(map) if depth < NULL_DEPTH => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(|value| drop_nulls(value, depth + 1));
+        }
+        Value::Array(items) if depth < NULL_DEPTH => {
+            items.iter_mut().for_each(|value| drop_nulls(value, depth + 1));
+        }
+        _ => {}
+    }
 }
 
 /// Undoes changes of times in the managedFields of `new` when they are all that distinguishes it from

@@ -340,3 +340,15 @@ async fn creating_what_is_being_deleted_says_so() {
     let text = "object is being deleted: things.ex.io \"a\" already exists";
     assert_eq!(said(fixture.create(named("a")).await), is(409, "AlreadyExists", text));
 }
+
+#[tokio::test]
+async fn null_is_absent_in_built_in_kinds_and_a_value_in_custom_ones() {
+    let fixture = Fixture::new();
+    let object = json!({"metadata": {"name": "c", "creationTimestamp": null}, "data": null, "x": {"y": [{"z": null}]}});
+    let config = fixture.create_config(object).await.unwrap().object.to_value();
+    assert_eq!((config.get("data"), &config["x"]), (None, &json!({"y": [{}]})));
+    let mut thing = named("a");
+    thing["spec"] = json!({"color": null});
+    let refused = said(fixture.create(thing).await);
+    assert_eq!((refused.0, refused.1.as_str()), (422, "Invalid"));
+}
