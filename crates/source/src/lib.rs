@@ -15,6 +15,7 @@
 mod address;
 mod credentials;
 mod error;
+mod exchange;
 mod fetcher;
 mod http;
 mod job;
@@ -23,6 +24,7 @@ mod links;
 mod local;
 mod reference;
 mod remote;
+mod resolver;
 mod tree;
 mod url;
 

@@ -9,8 +9,9 @@ use gix::protocol::{Handshake, LsRefsCommand, fetch, ls_refs};
 use gix_transport::client::blocking_io::http::Transport;
 
 use crate::error::Failure;
+use crate::exchange::{Budget, Failed};
 use crate::fetcher::{FetchRequest, FetcherOptions, Found, Tip};
-use crate::http::{Budget, Client, Failed};
+use crate::http::Client;
 use crate::job::Job;
 use crate::reference::GitRef;
 use crate::tree;
