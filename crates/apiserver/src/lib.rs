@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod filters;
 pub mod handlers;
 pub mod health;
+pub mod kinds;
 pub mod metrics;
 pub mod negotiation;
 pub mod pki;

@@ -1,0 +1,339 @@
+//! convoy's own kinds: their definitions and strategies.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use convoy_api::{GROUP, KindInfo, Scope as ApiScope, VERSION, label};
+use convoy_meta::{FieldError, Object, validation};
+use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
+use convoy_schema::Structural;
+use convoy_shard::shard_of;
+use convoy_smd::Schema;
+use serde_json::Value;
+
+/// A schema of convoy's own that cannot be used: a fault of the program.
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionError {
+    /// For defaults and validation.
+    #[error("the schema of {kind} is not structural")]
+    Structural {
+        /// The kind.
+        kind: &'static str,
+        /// Why not.
+        #[source]
+        source: convoy_schema::SchemaError,
+    },
+    /// For merging.
+    #[error("the schema of {kind} cannot be merged by")]
+    Merge {
+        /// The kind.
+        kind: &'static str,
+        /// Why not.
+        #[source]
+        source: convoy_smd::SchemaError,
+    },
+}
+
+/// All of convoy's kinds; `shards` is the number of shards that their objects are divided into.
+///
+/// # Errors
+/// When a schema cannot be used, which a test rules out.
+pub fn definitions(shards: NonZeroU32) -> Result<Vec<ResourceDef>, DefinitionError> {
+    convoy_api::kinds().iter().map(|info| definition(info, shards)).collect()
+}
+
+fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, DefinitionError> {
+    let kind = info.kind;
+    let scope = match info.scope {
+        ApiScope::Namespaced => Scope::Namespaced,
+        ApiScope::Cluster => Scope::Cluster,
+    };
+    let mut def = ResourceDef::new(GROUP, VERSION, kind, info.plural, scope);
+    def.singular = info.singular.to_owned();
+    def.short_names = info.short_names.iter().map(|name| (*name).to_owned()).collect();
+    def.categories = info.categories.iter().map(|name| (*name).to_owned()).collect();
+    if info.has_status {
+        def.subresources.push(Subresource::status());
+    }
+    def.schema =
+        Some(Structural::new(&info.schema).map_err(|source| DefinitionError::Structural { kind, source })?);
+    def.merge_schema = Schema::from_structural(&info.schema, false)
+        .map_err(|source| DefinitionError::Merge { kind, source })?;
+    def.columns = info
+        .columns
+        .iter()
+        .map(|column| PrinterColumn {
+            name: column.name.to_owned(),
+            type_: column.type_.to_owned(),
+            description: column.description.to_owned(),
+            priority: column.priority,
+            json_path: column.json_path.to_owned(),
+            ..PrinterColumn::default()
+        })
+        .collect();
+    def.selectable_fields = match kind {
+        "Release" => vec!["spec.clusterRef.name".into(), "spec.source.git.repositoryRef.name".into()],
+        "ReleaseInventory" => vec!["spec.clusterRef.name".into(), "spec.releaseRef.name".into()],
+        _ => Vec::new(),
+    };
+    def.strategy = Arc::new(ConvoyStrategy { kind, shards });
+    Ok(def)
+}
+
+/// What all of convoy's kinds have in common: the shard label, and rules that a schema cannot say.
+#[derive(Debug)]
+struct ConvoyStrategy {
+    kind: &'static str,
+    shards: NonZeroU32,
+}
+
+impl ConvoyStrategy {
+    /// Writes the shard, whatever the client sent: a Release and its inventories belong to the shard of
+    /// the target Cluster, every other object to its own.
+    fn label(&self, object: &mut Value) {
+        let by_cluster = matches!(self.kind, "Release" | "ReleaseInventory");
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let namespace = match text("/spec/clusterRef/namespace") {
+            other if by_cluster && !other.is_empty() => other,
+            _ => object.namespace(),
+        };
+        let name = if by_cluster { text("/spec/clusterRef/name") } else { object.name() };
+        let shard = shard_of(namespace, name, self.shards);
+        object.set_label(label::SHARD, Some(&shard.to_string()));
+    }
+}
+
+impl Strategy for ConvoyStrategy {
+    fn prepare_for_create(&self, _context: &RequestContext, object: &mut Value) {
+        self.label(object);
+    }
+
+    fn prepare_for_update(&self, _: &RequestContext, _subresource: &str, object: &mut Value, _old: &Value) {
+        self.label(object);
+    }
+
+    fn validate(&self, _context: &RequestContext, object: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        match self.kind {
+            "Cluster" => cluster(object, &mut errors),
+            "GitRepository" => git_repository(object, &mut errors),
+            "Release" => release(object, &mut errors),
+            "ReleaseInventory" => {
+                name(object, "spec.clusterRef.name", &mut errors);
+                name(object, "spec.releaseRef.name", &mut errors);
+            }
+            _ => {}
+        }
+        errors
+    }
+
+    fn validate_update(
+        &self,
+        _context: &RequestContext,
+        _subresource: &str,
+        object: &Value,
+        old: &Value,
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if self.kind == "ReleaseInventory" {
+            for field in ["clusterRef", "releaseRef"] {
+                let pick =
+                    |object: &Value| object.pointer(&format!("/spec/{field}")).cloned().unwrap_or_default();
+                if pick(object) != pick(old) {
+                    errors.push(FieldError::invalid(
+                        format!("spec.{field}"),
+                        pick(object),
+                        "field is immutable",
+                    ));
+                }
+            }
+        }
+        errors
+    }
+}
+
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(object, |value, part| value.get(part)).filter(|value| !value.is_null())
+}
+
+/// A reference has to be the name of an object.
+fn name(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(found) = at(object, path).and_then(Value::as_str)
+        && let Some(fault) = validation::dns1123_subdomain(found).first()
+    {
+        errors.push(FieldError::invalid(path, found, fault.as_str()));
+    }
+}
+
+/// Which of the fields below a path are set.
+fn set<'a>(object: &Value, path: &str, fields: &[&'a str]) -> Vec<&'a str> {
+    fields.iter().copied().filter(|field| at(object, &format!("{path}.{field}")).is_some()).collect()
+}
+
+fn at_most_one(object: &Value, path: &str, fields: &[&str], errors: &mut Vec<FieldError>) {
+    let found = set(object, path, fields);
+    if found.len() > 1 {
+        let detail = format!("at most one of {} may be set, but {} are", fields.join(", "), found.join(", "));
+        errors.push(FieldError::forbidden(path, detail));
+    }
+}
+
+fn duration(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(text) = at(object, path).and_then(Value::as_str)
+        && let Err(error) = text.parse::<convoy_api::Duration>()
+    {
+        errors.push(FieldError::invalid(path, text, error.to_string()));
+    }
+}
+
+fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
+    let in_cluster = at(object, "spec.inCluster").and_then(Value::as_bool) == Some(true);
+    let kubeconfig = at(object, "spec.kubeconfig").is_some();
+    match (kubeconfig, in_cluster) {
+        (true, true) => {
+            errors
+                .push(FieldError::forbidden("spec.inCluster", "may not be true when spec.kubeconfig is set"));
+        }
+        (false, false) => {
+            let detail = "name the Secret with the cluster's kubeconfig, or set spec.inCluster to true";
+            errors.push(FieldError::required("spec.kubeconfig", detail));
+        }
+        _ => {}
+    }
+    name(object, "spec.kubeconfig.secretRef.name", errors);
+}
+
+fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
+    at_most_one(object, "spec.ref", &["branch", "tag", "commit"], errors);
+    for field in ["spec.interval", "spec.timeout"] {
+        duration(object, field, errors);
+    }
+    name(object, "spec.secretRef.name", errors);
+    if let Some(url) = at(object, "spec.url").and_then(Value::as_str) {
+        let authority =
+            url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+        if authority.contains('@') && !url.starts_with("file:") {
+            // The URL is not repeated: it holds a password, most likely.
+            let detail = "must hold no user or password: put them into the Secret that spec.secretRef names";
+            errors.push(FieldError::forbidden("spec.url", detail));
+        }
+    }
+}
+
+fn release(object: &Value, errors: &mut Vec<FieldError>) {
+    const SOURCES: [&str; 3] = ["git", "helm", "oci"];
+    name(object, "spec.clusterRef.name", errors);
+    let sources = set(object, "spec.source", &SOURCES);
+    if sources.is_empty() {
+        errors.push(FieldError::required("spec.source.git", "say where the objects come from"));
+    }
+    at_most_one(object, "spec.source", &SOURCES, errors);
+    name(object, "spec.source.git.repositoryRef.name", errors);
+    if let Some(path) = at(object, "spec.source.git.path").and_then(Value::as_str)
+        && path.split('/').any(|part| part == "..")
+    {
+        errors.push(FieldError::invalid("spec.source.git.path", path, "must not leave the repository"));
+    }
+    at_most_one(object, "spec.render", &["helm", "kustomize", "manifests"], errors);
+    for field in ["spec.interval", "spec.apply.timeout"] {
+        duration(object, field, errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn strategy(kind: &'static str) -> ConvoyStrategy {
+        ConvoyStrategy { kind, shards: convoy_shard::DEFAULT_SHARD_COUNT }
+    }
+
+    fn context() -> RequestContext {
+        RequestContext::internal("test", jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "reads better in tables")]
+    fn faults(kind: &'static str, spec: Value) -> Vec<String> {
+        let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+        strategy(kind).validate(&context(), &object).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_kind_of_the_api_can_be_served() {
+        let all = definitions(convoy_shard::DEFAULT_SHARD_COUNT).unwrap();
+        let names: Vec<&str> = all.iter().map(|def| def.plural.as_str()).collect();
+        assert!(names.contains(&"releases") && names.contains(&"clusters"), "{names:?}");
+        assert!(all.iter().all(|def| def.schema.is_some() && !def.columns.is_empty()));
+    }
+
+    /// Shards computed with Go's `hash/fnv`: of `fleet/edge-1` 27, of `fleet/edge-2` 14, of
+    /// `default/prod-eu` 15.
+    #[test]
+    fn sc09_a_release_has_the_shard_of_its_cluster_and_others_their_own() {
+        let labelled = |kind, mut object: Value| {
+            strategy(kind).prepare_for_create(&context(), &mut object);
+            object.label(label::SHARD).map(str::to_owned)
+        };
+        let meta = json!({"name": "edge-2", "namespace": "fleet", "labels": {label::SHARD: "3"}});
+        assert_eq!(labelled("Cluster", json!({"metadata": meta})).as_deref(), Some("14"));
+        for kind in ["Release", "ReleaseInventory"] {
+            let release = json!({"metadata": meta, "spec": {"clusterRef": {"name": "edge-1"}}});
+            assert_eq!(labelled(kind, release).as_deref(), Some("27"));
+        }
+        let moved =
+            json!({"metadata": meta, "spec": {"clusterRef": {"name": "prod-eu", "namespace": "default"}}});
+        assert_eq!(labelled("Release", moved).as_deref(), Some("15"));
+    }
+
+    #[test]
+    fn a_cluster_is_reached_in_exactly_one_way() {
+        assert_eq!(
+            faults("Cluster", json!({})),
+            [
+                "spec.kubeconfig: Required value: name the Secret with the cluster's kubeconfig, or set spec.inCluster to true"
+            ]
+        );
+        let both = json!({"inCluster": true, "kubeconfig": {"secretRef": {"name": "k"}}});
+        assert_eq!(
+            faults("Cluster", both),
+            ["spec.inCluster: Forbidden: may not be true when spec.kubeconfig is set"]
+        );
+        assert!(faults("Cluster", json!({"inCluster": true})).is_empty());
+    }
+
+    #[test]
+    fn a_release_has_one_source_and_stays_inside_it() {
+        let spec = json!({"clusterRef": {"name": "A"}, "source": {}, "render": {"helm": {}, "manifests": {}}, "interval": "soon"});
+        let faults_found = faults("Release", spec);
+        assert_eq!(faults_found.len(), 4, "{faults_found:#?}");
+        let climbing = json!({"clusterRef": {"name": "a"}, "source": {"git": {"repositoryRef": {"name": "g"}, "path": "../x"}}});
+        assert_eq!(
+            faults("Release", climbing),
+            ["spec.source.git.path: Invalid value: \"../x\": must not leave the repository"]
+        );
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_refused_without_being_repeated() {
+        let found = faults("GitRepository", json!({"url": "https://user:hunter2@example.com/x"}));
+        assert_eq!(found.len(), 1);
+        assert!(!found[0].contains("hunter2"), "{}", found[0]);
+        let refs = json!({"url": "https://example.com/x", "ref": {"branch": "a", "tag": "b"}});
+        assert_eq!(
+            faults("GitRepository", refs),
+            ["spec.ref: Forbidden: at most one of branch, tag, commit may be set, but branch, tag are"]
+        );
+    }
+
+    #[test]
+    fn an_inventory_never_changes_what_it_is_about() {
+        let old = json!({"spec": {"clusterRef": {"name": "a"}, "releaseRef": {"name": "r", "uid": "1"}}});
+        let mut new = old.clone();
+        new["spec"]["clusterRef"]["name"] = json!("b");
+        let errors = strategy("ReleaseInventory").validate_update(&context(), "", &new, &old);
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].path, "spec.clusterRef");
+    }
+}

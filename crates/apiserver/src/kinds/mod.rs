@@ -1,0 +1,10 @@
+//! The resources that servers are made of: convoy's own kinds, and Kubernetes' built-in ones.
+
+pub mod built_in;
+mod columns;
+pub mod convoy;
+mod core_strategies;
+pub mod reviews;
+mod workload_columns;
+
+pub use built_in::{built_in, core};
