@@ -1,6 +1,6 @@
 //! `.Capabilities`: what the target cluster is.
 
-use convoy_gotemplate::{Call, Elem, FuncError, Kind, List, Object, Signature, Str, Type, Value};
+use convoy_gotemplate::{Call, Elem, FuncError, Kind, Object, Signature, Str, Type, Value};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,31 +44,51 @@ impl KubeVersion {
     ///
     /// When it does not start with two numbers.
     pub fn parse(text: &str) -> Result<Self, KubeVersionError> {
-        let could_not = || KubeVersionError(format!("could not parse {text:?} as version"));
-        let trimmed = text.trim();
+        let trimmed = text.trim_start();
         let numbers = trimmed.strip_prefix('v').unwrap_or(trimmed);
-        let end = numbers.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(numbers.len());
-        let (numbers, rest) = numbers.split_at_checked(end).ok_or_else(could_not)?;
-        let numbers = numbers.strip_suffix('.').filter(|_| !rest.is_empty()).unwrap_or(numbers);
-        let parts: Vec<&str> = numbers.split('.').collect();
-        if parts.len() < 2 || parts.iter().any(|part| part.is_empty()) {
-            return Err(could_not());
+        let mut components = Vec::new();
+        let mut rest = numbers;
+        loop {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (component, after) = rest.split_at_checked(digits).unwrap_or((rest, ""));
+            if component.is_empty() {
+                break;
+            }
+            components.push(component);
+            match after.strip_prefix('.') {
+                Some(next) => rest = next,
+                None => break,
+            }
         }
-        let zero_led = parts.iter().find(|part| part.len() > 1 && part.starts_with('0'));
-        if zero_led.is_some() {
-            return Err(KubeVersionError(format!(
-                "illegal zero-prefixed version component {:?} in {text:?}",
-                zero_led.unwrap_or(&"")
-            )));
+        let error = |text: String| Err(KubeVersionError(text));
+        let (Some(&major), minor) = (components.first(), components.get(1)) else {
+            return error(format!("could not parse {text:?} as version"));
+        };
+        let Some(&minor) = minor else { return error(format!("illegal version string {text:?}")) };
+        if major.len() > 1 && major.starts_with('0') {
+            return error(format!("illegal zero-prefixed version component {major:?} in {text:?}"));
         }
-        let number =
-            |i: usize| parts.get(i).map_or(Ok(0), |part| part.parse::<u64>()).map_err(|_| could_not());
-        let mut normalized = format!("v{}.{}.{}", number(0)?, number(1)?, number(2)?);
-        for part in parts.iter().skip(3) {
-            normalized = format!("{normalized}.{part}");
+        let mut normalized = Vec::new();
+        for component in &components {
+            match component.parse::<u64>() {
+                Ok(number) => normalized.push(number.to_string()),
+                Err(_) => {
+                    return error(format!(
+                        "illegal non-numeric version component {component:?} in {text:?}: strconv.ParseUint: parsing {component:?}: value out of range"
+                    ));
+                }
+            }
         }
         let version = if text.starts_with('v') { text.to_owned() } else { format!("v{text}") };
-        Ok(Self { version, normalized, major: number(0)?.to_string(), minor: number(1)?.to_string() })
+        let number = |component: &str| component.trim_start_matches('0').to_owned();
+        let shown =
+            |component: &str| if number(component).is_empty() { "0".to_owned() } else { number(component) };
+        Ok(Self {
+            version,
+            normalized: format!("v{}", normalized.join(".")),
+            major: shown(major),
+            minor: shown(minor),
+        })
     }
 }
 
@@ -208,12 +228,12 @@ impl Object for VersionSetObject {
         };
         Ok(Value::Bool(has))
     }
-}
 
-impl VersionSetObject {
-    #[allow(dead_code)]
-    fn to_list(&self) -> List {
-        List::strings(self.0.iter().map(String::as_str))
+    fn entries(&self) -> Option<Vec<(Str, Value)>> {
+        let entries = self.0.iter().enumerate();
+        Some(
+            entries.map(|(i, version)| (Str::from(i.to_string()), Value::string(version.as_str()))).collect(),
+        )
     }
 }
 

@@ -38,13 +38,14 @@ impl Files {
         Self(self.0.iter().filter(|(name, _)| matches(name)).map(|(n, d)| (n.clone(), d.clone())).collect())
     }
 
-    fn lines(&self, args: &[Value]) -> List {
-        let text = self.get(args);
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
-        if text.is_empty() && self.get(args).is_empty() {
-            return List::strings::<Str>([]);
+    fn lines(&self, args: &[Value]) -> Result<List, FuncError> {
+        let Some(Value::String(name)) = args.first() else { return Ok(List::strings::<Str>([])) };
+        let Some(text) = self.0.get(&**name) else { return Ok(List::strings::<Str>([])) };
+        if text.is_empty() {
+            return Err(FuncError::new("runtime error: index out of range [-1]"));
         }
-        List::strings(text.split(|byte| *byte == b'\n'))
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        Ok(List::strings(text.split(|byte| *byte == b'\n')))
     }
 
     /// A mapping of the files' last names to what `content` makes of their bytes; nothing when the mapping
@@ -137,7 +138,7 @@ impl Object for Files {
             "Glob" => Value::object(self.glob(args)),
             "AsConfig" => self.to_yaml(go_text),
             "AsSecrets" => self.to_yaml(base64),
-            "Lines" => Value::List(self.lines(args)),
+            "Lines" => Value::List(self.lines(args)?),
             _ => return Err(FuncError::new(format!("no method {name}"))),
         })
     }
