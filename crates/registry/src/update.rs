@@ -17,7 +17,8 @@ const ATTEMPTS: usize = 10;
 
 /// What a client wants an object to become.
 enum Change<'a> {
-    Replace(&'a Body),
+    /// With an object that is decoded and in its place.
+    Replace(&'a Value),
     Patch(&'a Patch),
 }
 
@@ -33,15 +34,16 @@ impl Registry {
         namespace: &str,
         name: &str,
         subresource: &str,
-        mut body: Body,
+        body: Body,
     ) -> Result<Written, Status> {
         let target = Target { context, resource, namespace, name, subresource };
-        // Where it belongs is asked before whether it exists.
-        if let Err(why) = crate::metadata::clean(&mut body.object.clone()) {
-            return Err(Status::bad_request(why));
-        }
-        target.place(&mut body.object)?;
-        self.change(target, &Change::Replace(&body)).await
+        // What it is and where it belongs is asked before whether it exists.
+        let mut warnings = Vec::new();
+        let mut object = target.decode(body, Refusal::Body, &mut warnings)?;
+        target.place(&mut object)?;
+        let mut written = self.change(target, &Change::Replace(&object)).await?;
+        warnings.append(&mut written.warnings);
+        Ok(Written { warnings, ..written })
     }
 
     /// Patches an object or its status; an apply of what does not exist creates it.
@@ -95,8 +97,8 @@ impl Registry {
         let Target { context, resource, .. } = target;
         let mut warnings = Vec::new();
         match change {
-            Change::Replace(body) if resource.create_on_update && target.subresource.is_empty() => {
-                let mut object = target.decode(Body::clone(body), Refusal::Body, &mut warnings)?;
+            Change::Replace(object) if resource.create_on_update && target.subresource.is_empty() => {
+                let mut object = Value::clone(object);
                 object.set_resource_version("");
                 let object = target.field_manager().update(None, object, &context.field_manager, context.now);
                 self.create_object(target, object, warnings).await
@@ -199,7 +201,7 @@ impl Registry {
         let Target { context, .. } = *target;
         let manager = context.field_manager.as_str();
         let new = match change {
-            Change::Replace(body) => target.decode(Body::clone(body), Refusal::Body, warnings)?,
+            Change::Replace(object) => Value::clone(object),
             Change::Patch(Patch::Apply { body, force }) => {
                 let applied = applied(target, body, warnings)?;
                 if !applied.uid().is_empty() && applied.uid() != old.uid() {
