@@ -17,7 +17,8 @@ pub(crate) struct Writer {
 /// Release says all of it already.
 pub(crate) fn patch(release: &Release, verdict: &Verdict, writer: &Writer, now: Timestamp) -> Option<Value> {
     let current = release.status.clone().unwrap_or_default();
-    let generation = release.metadata.generation.unwrap_or_default();
+    // What is on the target was applied for this generation, not for the newest.
+    let generation = current.observed_generation.or(release.metadata.generation).unwrap_or_default();
     let conditions: Vec<Condition> =
         [(condition_type::HEALTHY, &verdict.healthy), (condition_type::DRIFTED, &verdict.drifted)]
             .into_iter()
