@@ -158,13 +158,14 @@ fn equal(first: &Reflected, rest: &[Reflected]) -> Result<bool, FuncError> {
             }
             (None, None) => match (a, b) {
                 (None, None) => true,
-                (None, Some(_)) | (Some(_), None) => false,
+                (None, Some(x)) | (Some(x), None) => x.is_any_nil(),
                 (Some(x), Some(y)) if x.kind() != y.kind() => {
                     return Err(message(
                         b"non-comparable types %s: %s, %s: %v",
                         &[shown(a), type_of(a).into(), type_of(b).into(), shown(b)],
                     ));
                 }
+                (Some(x), Some(y)) if x.is_any_nil() || y.is_any_nil() => x.is_any_nil() == y.is_any_nil(),
                 (Some(Value::Object(x)), Some(Value::Object(y))) if y.kind() != Kind::Map => {
                     Rc::ptr_eq(x, y) || x.kind() == Kind::Struct && x.display() == y.display()
                 }

@@ -199,6 +199,11 @@ impl Printer {
             Value::Float64(f) => self.float_verb(*f, verb, value),
             Value::String(s) => self.string_verb(s, verb, value),
             Value::Bytes(b) => self.bytes_verb(b, verb, value),
+            Value::List(_) | Value::Map(_) if self.flags.sharp_v && value.is_any_nil() => {
+                let name = value.type_name().into_owned();
+                self.push(name.as_bytes());
+                self.push(b"(nil)");
+            }
             Value::List(list) => {
                 let items = list.to_vec();
                 self.open(value, b"[");

@@ -175,6 +175,7 @@ pub struct List(Rc<ListBody>);
 
 struct ListBody {
     elem: Elem,
+    nil: bool,
     items: RefCell<Vec<Value>>,
 }
 
@@ -192,7 +193,17 @@ impl List {
 
     /// A slice of another element type; the elements must be of it.
     pub fn with_elem(elem: Elem, items: Vec<Value>) -> Self {
-        Self(Rc::new(ListBody { elem, items: RefCell::new(items) }))
+        Self(Rc::new(ListBody { elem, nil: false, items: RefCell::new(items) }))
+    }
+
+    /// A nil slice, which differs from an empty one in JSON and YAML only: there it is `null`.
+    pub fn nil(elem: Elem) -> Self {
+        Self(Rc::new(ListBody { elem, nil: true, items: RefCell::new(Vec::new()) }))
+    }
+
+    /// Whether it is a nil slice.
+    pub fn is_nil(&self) -> bool {
+        self.0.nil
     }
 
     /// A `[]string`.
@@ -248,6 +259,7 @@ pub struct Map(Rc<MapBody>);
 
 struct MapBody {
     elem: Elem,
+    nil: bool,
     name: Option<&'static str>,
     entries: RefCell<BTreeMap<Str, Value>>,
 }
@@ -266,17 +278,38 @@ impl Map {
 
     /// A map of another element type; the values must be of it.
     pub fn with_elem(elem: Elem, entries: BTreeMap<Str, Value>) -> Self {
-        Self(Rc::new(MapBody { elem, name: None, entries: RefCell::new(entries) }))
+        Self(Rc::new(MapBody { elem, nil: false, name: None, entries: RefCell::new(entries) }))
     }
 
     /// A named type over `map[string]interface {}`, such as Helm's `common.Values`.
     pub fn named(name: &'static str, entries: BTreeMap<Str, Value>) -> Self {
-        Self(Rc::new(MapBody { elem: Elem::Any, name: Some(name), entries: RefCell::new(entries) }))
+        Self(Rc::new(MapBody {
+            elem: Elem::Any,
+            nil: false,
+            name: Some(name),
+            entries: RefCell::new(entries),
+        }))
     }
 
     /// The element type.
     pub fn elem(&self) -> Elem {
         self.0.elem
+    }
+
+    /// A nil `map[string]interface {}`: it reads as an empty one, is `null` in JSON and YAML, and nothing
+    /// can be set in it (which callers of [`Map::insert`] must check).
+    pub fn nil() -> Self {
+        Self(Rc::new(MapBody {
+            elem: Elem::Any,
+            nil: true,
+            name: None,
+            entries: RefCell::new(BTreeMap::new()),
+        }))
+    }
+
+    /// Whether it is a nil map.
+    pub fn is_nil(&self) -> bool {
+        self.0.nil
     }
 
     /// The name of the type when it has one.
@@ -462,6 +495,16 @@ impl Value {
     /// An object of the host.
     pub fn object(object: impl Object + 'static) -> Self {
         Self::Object(Rc::new(object))
+    }
+
+    /// Whether it is nil, typed or not.
+    pub fn is_any_nil(&self) -> bool {
+        match self {
+            Self::Nil => true,
+            Self::List(list) => list.is_nil(),
+            Self::Map(map) => map.is_nil(),
+            _ => false,
+        }
     }
 
     fn is_container(&self) -> bool {

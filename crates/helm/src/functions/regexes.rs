@@ -1,0 +1,222 @@
+//! Regular expressions in Go's syntax, run by the regex crate, which has RE2's guarantees too.
+
+use std::rc::Rc;
+
+use convoy_gotemplate::{Call, FuncError, List, Str, Value};
+use regex::bytes::Regex;
+
+use super::arguments::{Outcome, int, string, text};
+use super::context;
+use super::regex_syntax::translate;
+
+type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
+
+const MOST_PROGRAM_BYTES: usize = 4 << 20;
+
+fn compile(call: &mut Call<'_, '_>, pattern: &Str) -> Result<Rc<Regex>, FuncError> {
+    let state = context(call)?;
+    if let Some(known) = state.regexes.get(pattern) {
+        return Ok(Rc::clone(known));
+    }
+    let source =
+        translate(&pattern.to_text()).map_err(|e| FuncError::new(format!("error parsing regexp: {e}")))?;
+    let regex =
+        regex::bytes::RegexBuilder::new(&source).size_limit(MOST_PROGRAM_BYTES).build().map_err(|_| {
+            FuncError::new(format!(
+                "error parsing regexp: expression too large or not supported: `{pattern}`"
+            ))
+        })?;
+    let regex = Rc::new(regex);
+    state.regexes.insert(pattern.clone(), Rc::clone(&regex));
+    Ok(regex)
+}
+
+fn compiled(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Result<Rc<Regex>, FuncError> {
+    let pattern = text(args, 0);
+    // Go's MustCompile panics with a text of its own.
+    compile(call, &pattern).map_err(|error| {
+        if must {
+            error
+        } else {
+            let quoted = if pattern.contains(&b'`') {
+                String::from_utf8_lossy(&convoy_gotemplate::quote(&pattern)).into_owned()
+            } else {
+                format!("`{pattern}`")
+            };
+            error.wrap(|text| format!("regexp: Compile({quoted}): {text}"))
+        }
+    })
+}
+
+pub(super) fn matches(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    Ok(Value::Bool(compile(call, &text(args, 0)).is_ok_and(|regex| regex.is_match(&text(args, 1)))))
+}
+
+pub(super) fn must_match(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    Ok(Value::Bool(compile(call, &text(args, 0))?.is_match(&text(args, 1))))
+}
+
+fn found(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
+    let regex = compiled(call, args, must)?;
+    let subject = text(args, 1);
+    string(regex.find(&subject).map(|m| m.as_bytes()).unwrap_or_default())
+}
+
+pub(super) fn find(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    found(call, args, false)
+}
+
+pub(super) fn must_find(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    found(call, args, true)
+}
+
+fn limit(count: i64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+fn found_all(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
+    let regex = compiled(call, args, must)?;
+    let subject = text(args, 1);
+    let all: Vec<Str> =
+        regex.find_iter(&subject).take(limit(int(args, 2))).map(|m| m.as_bytes().into()).collect();
+    call.charge(all.len() * 16)?;
+    Ok(Value::List(if all.is_empty() {
+        List::nil(convoy_gotemplate::Elem::String)
+    } else {
+        List::strings(all)
+    }))
+}
+
+pub(super) fn find_all(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    found_all(call, args, false)
+}
+
+pub(super) fn must_find_all(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    found_all(call, args, true)
+}
+
+fn replaced(call: &mut Call<'_, '_>, args: &[Value], must: bool, literal: bool) -> Outcome {
+    let regex = compiled(call, args, must)?;
+    let (subject, template) = (text(args, 1), text(args, 2));
+    let mut out = Vec::with_capacity(subject.len());
+    let mut done = 0;
+    for captures in regex.captures_iter(&subject) {
+        let Some(whole) = captures.get(0) else { continue };
+        out.extend_from_slice(subject.get(done..whole.start()).unwrap_or_default());
+        if literal {
+            out.extend_from_slice(&template);
+        } else {
+            expand(&mut out, &template, &captures);
+        }
+        done = whole.end();
+        if out.len() > call.allocation_left() {
+            call.charge(out.len())?;
+        }
+    }
+    out.extend_from_slice(subject.get(done..).unwrap_or_default());
+    string(out)
+}
+
+// Go's `Expand`: `$1`, `$name`, `${name}`; the longest name counts, `$$` is a dollar.
+fn expand(out: &mut Vec<u8>, template: &[u8], captures: &regex::bytes::Captures<'_>) {
+    let mut rest = template;
+    while let Some(dollar) = memchr::memchr(b'$', rest) {
+        out.extend_from_slice(rest.get(..dollar).unwrap_or_default());
+        rest = rest.get(dollar + 1..).unwrap_or_default();
+        if let Some(after) = rest.strip_prefix(b"$") {
+            out.push(b'$');
+            rest = after;
+            continue;
+        }
+        let braced = rest.strip_prefix(b"{");
+        let body = braced.unwrap_or(rest);
+        let mut end = 0;
+        while let Some((rune, width)) = body.get(end..).and_then(convoy_gotemplate::decode_rune) {
+            if rune != '_' && !convoy_gotemplate::is_letter(rune) && !convoy_gotemplate::is_digit(rune) {
+                break;
+            }
+            end += width;
+        }
+        let (name, after) = body.split_at_checked(end).unwrap_or((body, &[]));
+        let after = match braced {
+            Some(_) => after.strip_prefix(b"}"),
+            None => Some(after),
+        };
+        let Some(after) = after.filter(|_| !name.is_empty()) else {
+            out.push(b'$');
+            continue;
+        };
+        let name = String::from_utf8_lossy(name);
+        let group = match name.parse::<usize>() {
+            Ok(number) if name.len() == 1 || !name.starts_with('0') => captures.get(number),
+            _ => captures.name(&name),
+        };
+        out.extend_from_slice(group.map(|m| m.as_bytes()).unwrap_or_default());
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+}
+
+pub(super) fn replace_all(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    replaced(call, args, false, false)
+}
+
+pub(super) fn must_replace_all(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    replaced(call, args, true, false)
+}
+
+pub(super) fn replace_all_literal(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    replaced(call, args, false, true)
+}
+
+pub(super) fn must_replace_all_literal(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    replaced(call, args, true, true)
+}
+
+fn split_by(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
+    let regex = compiled(call, args, must)?;
+    let (subject, count) = (text(args, 1), int(args, 2));
+    if count == 0 {
+        return Ok(Value::List(List::nil(convoy_gotemplate::Elem::String)));
+    }
+    let empty_pattern = text(args, 0).is_empty();
+    if subject.is_empty() && !empty_pattern {
+        return Ok(Value::List(List::strings([""])));
+    }
+    let mut parts: Vec<Str> = Vec::new();
+    let (mut begin, mut end) = (0, 0);
+    for found in regex.find_iter(&subject).take(limit(count)) {
+        if count > 0 && parts.len() + 1 == limit(count) {
+            break;
+        }
+        end = found.start();
+        if found.end() != 0 {
+            parts.push(subject.get(begin..end).unwrap_or_default().into());
+        }
+        begin = found.end();
+    }
+    if end != subject.len() {
+        parts.push(subject.get(begin..).unwrap_or_default().into());
+    }
+    call.charge(parts.len() * 16)?;
+    Ok(Value::List(List::strings(parts)))
+}
+
+pub(super) fn split(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    split_by(call, args, false)
+}
+
+pub(super) fn must_split(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    split_by(call, args, true)
+}
+
+pub(super) fn quote_meta(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    let mut out = Vec::new();
+    for byte in text(args, 0).iter() {
+        if br"\.+*?()|[]{}^$".contains(byte) {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    string(out)
+}
