@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod kubernetes;
+mod protobuf;
 mod schemas;
 mod test;
 mod tidy;
@@ -24,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
+    /// Write the table of Kubernetes' protobuf messages from its Go modules.
+    Protobuf(protobuf::Arguments),
     /// Write the catalogue of built-in kinds from a running kube-apiserver.
     Schemas(schemas::Arguments),
     /// Check format, lints, layering and licences, then run all tests.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
+        Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => schemas::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Tidy => tidy::run(),
