@@ -56,7 +56,7 @@ impl Registry {
         let at = match &token {
             Some(ContinueToken { revision: Some(revision), .. }) => At::Exact(*revision),
             Some(ContinueToken { revision: None, .. }) => At::Latest,
-            None => match parse_resource_version(&options.resource_version)? {
+            None => match parse_resource_version(&options.resource_version).map_err(invalid_version)? {
                 None => At::Latest,
                 Some(0) => At::Any,
                 Some(revision) => match options.resource_version_match {
@@ -107,7 +107,9 @@ impl Registry {
         };
         let from = match (options.send_initial_events, revision) {
             (Some(true), _) => From::Initial { at: initial_at, end_bookmark: options.allow_watch_bookmarks },
-            (None, None | Some(0)) => From::Initial { at: initial_at, end_bookmark: false },
+            (None, None) => From::Initial { at: initial_at, end_bookmark: false },
+            // As kube-apiserver does, although nobody asked.
+            (None, Some(0)) => From::Initial { at: initial_at, end_bookmark: options.allow_watch_bookmarks },
             (Some(false), None | Some(0)) => From::Now,
             (None | Some(false), Some(revision)) => From::Revision(revision),
         };
@@ -141,6 +143,12 @@ impl Registry {
         let started: Result<_, CacheError> = resource.cache.get_or_try_init(start).await;
         started.map_err(|error| watch_status(&error))
     }
+}
+
+/// As kube-apiserver words it for a list.
+fn invalid_version(mut status: Status) -> Status {
+    status.message = format!("invalid resource version: {}", status.message);
+    status
 }
 
 fn selector(resource: &Resource, namespace: Option<&str>, options: &ListOptions) -> Result<Selector, Status> {

@@ -192,7 +192,7 @@ async fn a_quiet_watch_gets_bookmarks_that_follow_the_whole_store() {
     let fixture = Fixture::new();
     three(&fixture).await;
     let mut watcher = watch(&fixture, "resourceVersion=0&allowWatchBookmarks=true").await.unwrap();
-    take(&mut watcher, 3).await;
+    take(&mut watcher, 4).await;
     let foreign = fixture.create_config(json!({"metadata": {"name": "c"}})).await.unwrap();
     let next = watcher.next().await.unwrap();
     assert_eq!((next[0].kind(), next[0].revision()), (DeliveryKind::Bookmark, foreign.object.revision()));
@@ -231,4 +231,19 @@ async fn a_broken_object_is_not_in_a_watch_and_its_repair_is_an_addition() {
     assert_eq!(take(&mut watcher, 1).await, ["ADDED x"]);
     fixture.storage.update(key, repaired, "]".into()).await.unwrap();
     assert_eq!(take(&mut watcher, 1).await, ["DELETED x"]);
+}
+
+#[tokio::test]
+async fn a_watch_from_a_revision_that_was_never_given_out_is_refused_as_expired() {
+    let fixture = Fixture::new();
+    three(&fixture).await;
+    let refused = said(watch(&fixture, "resourceVersion=999999").await);
+    assert_eq!((refused.0, refused.1.as_str()), (410, "Expired"));
+}
+
+#[tokio::test]
+async fn a_resource_version_that_is_no_number_is_refused() {
+    let fixture = Fixture::new();
+    let text = "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
+    assert_eq!(said(fixture.list("resourceVersion=abc").await), is(400, "BadRequest", text));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redb::Database;
 
-use super::Opener;
+use super::Device;
 use crate::StorageError;
 
 /// Why the file of a store could not be opened.
@@ -66,8 +66,8 @@ impl OpenError {
 }
 
 /// Opens the file; a panic of the library on a damaged one is an error like any other.
-pub(super) fn open(path: &Path, opener: &Opener) -> Result<Database, OpenError> {
-    match std::panic::catch_unwind(AssertUnwindSafe(opener)) {
+pub(super) fn open(path: &Path, device: &Device) -> Result<Database, OpenError> {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| (device.open)())) {
         Ok(Ok(database)) => Ok(database),
         Ok(Err(error)) => Err(OpenError::from_redb(path, error.into())),
         Err(_) => Err(OpenError::Damaged { path: path.to_owned(), reason: "it cannot be read".to_owned() }),
@@ -84,5 +84,13 @@ pub(super) fn failed(path: &Path, error: redb::Error) -> StorageError {
     StorageError::Unavailable {
         reason: format!("{} could not be read or written", path.display()),
         source: Some(Arc::new(error)),
+    }
+}
+
+/// What everything answers while the file is closed after a failed write.
+pub(super) fn closed(path: &Path) -> StorageError {
+    StorageError::Unavailable {
+        reason: format!("{} could not be opened again after a failed write", path.display()),
+        source: None,
     }
 }

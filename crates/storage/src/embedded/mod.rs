@@ -80,8 +80,13 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Opens the file; called again after a failed write.
-type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send>;
+/// The file and its device.
+struct Device {
+    /// Opens the file; called again after a failed write.
+    open: Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send>,
+    /// How many bytes are free on it.
+    free: Box<dyn Fn() -> std::io::Result<u64> + Send>,
+}
 
 impl EmbeddedStorage {
     /// Opens the store in the file at `path`, which is made if it does not exist. The whole file is
@@ -90,18 +95,22 @@ impl EmbeddedStorage {
     /// # Errors
     /// See [`OpenError`]; each names the file and what to do.
     pub fn open(path: &Path, options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let file = path.to_owned();
-        let opener = Box::new(move || {
+        let (file, same_file) = (path.to_owned(), path.to_owned());
+        let open = Box::new(move || {
             redb::Builder::new()
                 .set_cache_size(options.page_cache)
                 .set_check_integrity_on_open(true)
                 .create(&file)
         });
-        Self::open_with(path, options.history, opener)
+        let free = Box::new(move || {
+            let device = rustix::fs::statvfs(&same_file)?;
+            Ok(device.f_bavail.saturating_mul(device.f_frsize))
+        });
+        Self::open_with(path, options.history, Device { open, free })
     }
 
-    fn open_with(path: &Path, limits: HistoryLimits, opener: Opener) -> Result<Self, OpenError> {
-        let database = error::open(path, &opener)?;
+    fn open_with(path: &Path, limits: HistoryLimits, device: Device) -> Result<Self, OpenError> {
+        let database = error::open(path, &device)?;
         let state = writer::prepare(&database).map_err(|source| OpenError::from_redb(path, source))?;
         if state.schema != SCHEMA {
             return Err(OpenError::Schema { path: path.to_owned(), found: state.schema, known: SCHEMA });
@@ -118,7 +127,7 @@ impl EmbeddedStorage {
             ),
         });
         let (requests, queue) = mpsc::channel(QUEUE);
-        let writer = Writer::new(Arc::clone(&shared), limits, opener, state);
+        let writer = Writer::new(Arc::clone(&shared), limits, device, state);
         let writer = std::thread::Builder::new()
             .name("convoy-store".to_owned())
             .spawn(move || writer.run(queue))

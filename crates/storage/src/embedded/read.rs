@@ -24,7 +24,7 @@ struct Snapshot {
 impl Shared {
     fn snapshot(&self) -> Result<Snapshot, StorageError> {
         let database = self.database.read();
-        let database = database.as_ref().ok_or_else(StorageError::closed)?;
+        let database = database.as_ref().ok_or_else(|| error::closed(&self.path))?;
         Snapshot::new(database).map_err(|source| error::failed(&self.path, source))
     }
 

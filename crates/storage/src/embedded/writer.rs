@@ -8,12 +8,15 @@ use redb::{Database, ReadableDatabase, ReadableTable, Table};
 use tokio::sync::{mpsc, oneshot};
 
 use super::record::Record;
-use super::{INDEX, LOG, META, Opener, SCHEMA, Shared, error, read};
+use super::{Device, INDEX, LOG, META, SCHEMA, Shared, error, read};
 use crate::{Event, EventKind, HistoryLimits, KeyValue, StorageError};
 
 /// Writes that share a commit at most, and bytes after which no more are taken into it.
 const GROUP: usize = 1024;
 const GROUP_BYTES: usize = 16 << 20;
+/// Room that has to be free besides what is written. A write that fails half way closes the file until it
+/// can be repaired, which takes room; one that is refused before costs nothing.
+const RESERVE: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(super) enum Op {
@@ -74,15 +77,15 @@ pub(super) fn prepare(database: &Database) -> Result<State, redb::Error> {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     limits: HistoryLimits,
-    opener: Opener,
+    device: Device,
     state: State,
 }
 
 type Answers = Vec<(oneshot::Sender<Result<Reply, StorageError>>, Result<Reply, StorageError>)>;
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, limits: HistoryLimits, opener: Opener, state: State) -> Self {
-        Self { shared, limits, opener, state }
+    pub(super) fn new(shared: Arc<Shared>, limits: HistoryLimits, device: Device, state: State) -> Self {
+        Self { shared, limits, device, state }
     }
 
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
@@ -106,6 +109,13 @@ impl Writer {
             group.into_iter().map(|request| (request.op, request.reply)).unzip();
         if let Err(error) = self.reopen_if_needed() {
             return refuse(replies, &error);
+        }
+        // Deletions and compactions are let through: they are how room is made.
+        let size: usize = ops.iter().map(Op::size).sum();
+        let needed = RESERVE + 4 * size as u64;
+        if size > 0 && (self.device.free)().is_ok_and(|free| free < needed) {
+            let path = self.shared.path.display().to_string();
+            return refuse(replies, &StorageError::Full { path });
         }
         let mut state = self.state.clone_for_commit();
         let mut events = Vec::new();
@@ -149,7 +159,7 @@ impl Writer {
             reason: format!("{} could not be opened again after a failed write", path.display()),
             source: Some(source),
         };
-        let opened = error::open(path, &self.opener).map_err(|source| unavailable(Arc::new(source)))?;
+        let opened = error::open(path, &self.device).map_err(|source| unavailable(Arc::new(source)))?;
         self.state = prepare(&opened).map_err(|source| unavailable(Arc::new(source)))?;
         *database = Some(opened);
         Ok(())

@@ -506,6 +506,10 @@ impl Inner {
         self.select(&entries, revision, selector, 0, None)
     }
 
+    pub(super) fn revision(&self) -> u64 {
+        self.state.read().revision
+    }
+
     pub(super) fn oldest(&self) -> u64 {
         self.state.read().start
     }

@@ -60,7 +60,14 @@ impl Watcher {
         };
         match start.from {
             From::Initial { at, .. } => inner.reach(at).await?,
-            From::Revision(revision) => inner.reach(At::NotOlderThan(revision)).await?,
+            From::Revision(revision) => {
+                inner.catch_up().await?;
+                let oldest = inner.oldest();
+                // Given out by a store that is gone: the client has to list again.
+                if inner.revision() < revision {
+                    return Err(CacheError::TooOld { requested: revision, oldest });
+                }
+            }
             From::Now => inner.reach(At::Latest).await?,
         }
         // First the subscription, then the snapshot: what comes between is in both, and the cursor
