@@ -114,9 +114,8 @@ impl<'a> Walk<'a> {
             match self.folder_at(&at).and_then(|folder| folder.get(segment)) {
                 None => return Ok(Found::Nothing),
                 Some(Node::Folder(_)) => at.push(segment),
-                Some(Node::File(bytes)) if open.iter().all(|rest| rest.is_empty() || *rest == ".") => {
-                    return Ok(Found::File(bytes));
-                }
+                Some(Node::File(bytes)) if open.is_empty() => return Ok(Found::File(bytes)),
+                // As for a system, `file/` and `file/.` name nothing.
                 Some(Node::File(_)) => return Ok(Found::Nothing),
                 Some(Node::Link(next)) => {
                     hops += 1;
@@ -251,5 +250,88 @@ mod tests {
         let limits = Limits { max_total_bytes: 25, ..Limits::default() };
         let root = tree(&[("a", "0123456789"), ("b", "-> a"), ("c", "-> a")]);
         assert_eq!(resolve(&root, limits, &mut Vec::new()).unwrap_err(), TreeError::TooLarge { limit: 25 });
+    }
+
+    /// The operating system follows links too: what is resolved must be what a walk over the same tree on a
+    /// disk finds.
+    #[cfg(unix)]
+    mod against_a_file_system {
+        use super::*;
+        use proptest::prelude::*;
+        use std::path::Path;
+
+        fn entries() -> impl Strategy<Value = Vec<(String, String)>> {
+            let name = prop::sample::select(vec!["a", "b", "c"]);
+            let path = prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"));
+            let step = prop::sample::select(vec!["a", "b", "c", "..", "."]);
+            let target =
+                prop::collection::vec(step, 1..5).prop_map(|steps| format!("-> {}", steps.join("/")));
+            let content = prop_oneof![1 => "[xyz]{1,3}", 2 => target];
+            prop::collection::vec((path, content), 1..8)
+        }
+
+        /// Writes the entries that fit: the first of two at one path, and nothing below a file or a link.
+        fn write(root: &Path, entries: &[(String, String)]) -> Vec<(String, String)> {
+            let mut written: Vec<(String, String)> = Vec::new();
+            for (path, content) in entries {
+                let clashes = written.iter().any(|(other, _)| {
+                    other == path
+                        || path.starts_with(&format!("{other}/"))
+                        || other.starts_with(&format!("{path}/"))
+                });
+                if clashes {
+                    continue;
+                }
+                let at = root.join(path);
+                std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+                match content.strip_prefix("-> ") {
+                    Some(target) => std::os::unix::fs::symlink(target, at).unwrap(),
+                    None => std::fs::write(at, content).unwrap(),
+                }
+                written.push((path.clone(), content.clone()));
+            }
+            written
+        }
+
+        fn walk(folder: &Path, path: &str, found: &mut Vec<(String, String)>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                let path = joined(path, entry.file_name().to_str().unwrap());
+                match std::fs::metadata(entry.path()) {
+                    Ok(target) if target.is_dir() => walk(&entry.path(), &path, found),
+                    Ok(_) => found.push((path, std::fs::read_to_string(entry.path()).unwrap())),
+                    Err(_) => {}
+                }
+            }
+        }
+
+        proptest! {
+                    #[test]
+                    fn the_same_files_are_found(entries in entries()) {
+                        let dir = tempfile::tempdir().unwrap();
+                        let root = dir.path().join("outer/root");
+                        std::fs::create_dir_all(&root).unwrap();
+                        let written = write(&root, &entries);
+                        let pairs: Vec<_> = written.iter().map(|(path, content)| (path.as_str(), content.as_str())).collect();
+                        match resolved(&pairs) {
+                            Ok((files, _)) => {
+                                let mut found = Vec::new();
+                                walk(&root, "", &mut found);
+                                found.sort();
+                                prop_assert_eq!(files, found);
+                            }
+                            Err(TreeError::LinkEscapes { .. }) => {
+                                prop_assert!(written.iter().any(|(_, content)| content.contains("..")));
+                            }
+        // The system cannot follow it, or it leads to a folder that it is in itself.
+                            Err(TreeError::LinkLoop { path, .. }) => {
+                                let mut above = Path::new(&path).ancestors().skip(1).map(|above| root.join(above).canonicalize().unwrap());
+                                let target = root.join(&path).canonicalize();
+                                prop_assert!(target.map_or(true, |target| above.any(|above| above == target)), "{}", path);
+                            }
+                            Err(error) => prop_assert!(false, "{}", error),
+                        }
+                    }
+                }
     }
 }
