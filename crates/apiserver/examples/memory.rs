@@ -13,6 +13,7 @@ use std::sync::Arc;
 use convoy_apiserver::authentication::{Authenticator, ClientCertificates, TokenTable, Union};
 use convoy_apiserver::authorization::{Authorizer, Masters};
 use convoy_apiserver::metrics::Metrics;
+use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::{Authority, kubeconfig};
 use convoy_apiserver::tls::{ServingCertificate, certificates};
 use convoy_apiserver::{Api, Now, ServerBuilder, Version, kinds};
@@ -61,7 +62,9 @@ async fn main() -> Result<(), AnyError> {
     let authorizer: Arc<dyn Authorizer> = Arc::new(Masters);
     let metrics = Arc::new(Metrics::default());
     let version = Version { kubernetes: "v1.36.3".into(), commit: String::new() };
-    let api = Api::new(registry, version, metrics.clone());
+    let documents = OpenApi::new(registry.table().clone(), &version.kubernetes);
+    documents.add_schemas(kinds::convoy::schemas());
+    let api = Api::new(registry, version, metrics.clone()).documents(Arc::new(documents));
     let api = kinds::reviews::serve(api, &authenticator, &authorizer);
     let server = ServerBuilder::new(([127, 0, 0, 1], port).into(), certificate, Arc::new(api), now.clone())
         .authenticator(authenticator)

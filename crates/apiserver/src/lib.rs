@@ -16,6 +16,7 @@ pub mod health;
 pub mod kinds;
 pub mod metrics;
 pub mod negotiation;
+pub mod openapi;
 pub mod pki;
 pub mod protobuf;
 pub mod request_info;

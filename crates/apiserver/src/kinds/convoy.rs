@@ -6,7 +6,7 @@ use std::sync::Arc;
 use convoy_api::{GROUP, KindInfo, Scope as ApiScope, VERSION, label};
 use convoy_meta::{FieldError, Object, validation};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
-use convoy_schema::Structural;
+use convoy_schema::{Structural, openapi};
 use convoy_shard::shard_of;
 use convoy_smd::Schema;
 use serde_json::Value;
@@ -40,6 +40,16 @@ pub enum DefinitionError {
 /// When a schema cannot be used, which a test rules out.
 pub fn definitions(shards: NonZeroU32) -> Result<Vec<ResourceDef>, DefinitionError> {
     convoy_api::kinds().iter().map(|info| definition(info, shards)).collect()
+}
+
+/// The schemas of convoy's kinds by name, for OpenAPI documents.
+pub fn schemas() -> Vec<(String, Value)> {
+    let all = convoy_api::kinds();
+    let of = |info: &KindInfo| {
+        let list = format!("{}List", info.kind);
+        openapi::custom_resource_schemas(GROUP, VERSION, info.kind, &list, Some(&info.schema))
+    };
+    all.iter().flat_map(of).collect()
 }
 
 fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, DefinitionError> {
