@@ -220,6 +220,13 @@ impl Resource {
         }
     }
 
+    /// Ends the watches of a resource that is not served any more, whoever still holds it.
+    pub(crate) fn close(&self) {
+        if let Some(cache) = self.cache.get() {
+            cache.close();
+        }
+    }
+
     /// How the stored objects are read.
     pub(crate) fn format(&self) -> &EntryFormat {
         &self.format

@@ -74,7 +74,9 @@ impl ResourceTable {
             for def in defs {
                 let def = def.into();
                 let key = (def.group.clone(), def.version.clone(), def.plural.clone());
-                resources.resources.insert(key, Arc::new(Resource::new(def)));
+                if let Some(replaced) = resources.resources.insert(key, Arc::new(Resource::new(def))) {
+                    replaced.close();
+                }
             }
         });
     }
@@ -83,7 +85,9 @@ impl ResourceTable {
     pub fn remove(&self, group: &str, version: &str, plural: &str) {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());
         self.change(|resources| {
-            resources.resources.remove(&key);
+            if let Some(removed) = resources.resources.remove(&key) {
+                removed.close();
+            }
         });
     }
 

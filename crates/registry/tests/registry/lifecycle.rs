@@ -224,3 +224,23 @@ async fn a_dependent_of_an_owner_with_another_uid_goes() {
     cluster.gone("configmaps", "default", "b").await;
     cluster.get("things", "default", "a").await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_past_their_time_are_deleted_and_younger_ones_stay() {
+    let cluster = Cluster::new().await;
+    cluster.create("configmaps", "default", json!({"name": "old"})).await.unwrap();
+    let later: jiff::Timestamp = "2026-01-01T00:59:00Z".parse().unwrap();
+    let context = RequestContext::internal("test", later);
+    let young = Body::from(json!({"metadata": {"name": "young"}}));
+    cluster.registry.create(&context, &cluster.resource("configmaps"), "default", young).await.unwrap();
+    let expiry = convoy_registry::Expiry {
+        registry: Arc::clone(&cluster.registry),
+        resource: (String::new(), "v1".into(), "configmaps".into()),
+        ttl: Duration::from_secs(3600),
+        every: Duration::from_secs(60),
+        now: Arc::new(|| "2026-01-01T01:00:00Z".parse().unwrap()),
+    };
+    assert_eq!(expiry.pass().await.unwrap(), 1);
+    assert_eq!(cluster.get("configmaps", "default", "old").await.unwrap_err().code, 404);
+    cluster.get("configmaps", "default", "young").await.unwrap();
+}

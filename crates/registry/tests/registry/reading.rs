@@ -215,9 +215,12 @@ async fn a_watch_of_a_removed_resource_ends() {
     three(&fixture).await;
     let mut watcher = watch(&fixture, "resourceVersion=0").await.unwrap();
     take(&mut watcher, 3).await;
+    // Whoever holds the resource does not keep its watches alive.
+    let held = fixture.things();
     fixture.registry.table().remove("ex.io", "v1", "things");
     let ended = tokio::time::timeout(Duration::from_secs(10), watcher.next()).await.expect("still running");
     assert_eq!(watch_status(&ended.unwrap_err()).code, 410);
+    drop(held);
 }
 
 #[tokio::test]

@@ -238,14 +238,21 @@ impl WatchCache {
     }
 }
 
-impl Drop for WatchCache {
-    fn drop(&mut self) {
+impl WatchCache {
+    /// Ends all watchers, now and to come, and stops following the storage.
+    pub fn close(&self) {
         self.pump.abort();
         let mut state = self.inner.state.write();
         state.closed = true;
         for scope in state.scopes.values().filter_map(Weak::upgrade) {
             scope.wake.notify_waiters();
         }
+    }
+}
+
+impl Drop for WatchCache {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
