@@ -1,4 +1,5 @@
 use convoy_api::HelmRender;
+use convoy_helm::functions::Environment;
 use convoy_helm::{
     Capabilities, Chart, Data, Hook, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
     ValuesError, check_installable, check_name, lay_over, read_values,
@@ -6,6 +7,7 @@ use convoy_helm::{
 use serde_json::Value;
 
 use crate::bundle::{self, Bundle, RenderedObject};
+use crate::entropy::Seeded;
 use crate::error::RenderError;
 use crate::folder::Folder;
 use crate::input::RenderInput;
@@ -39,7 +41,8 @@ pub(crate) fn render(
         namespace: input.namespace.to_owned(),
         ..ReleaseOptions::default()
     };
-    let rendered = convoy_helm::render(&chart, &values, &release, &capabilities, &mut ())
+    let mut environment = Environment::new(input.now, Seeded::new(input.seed, [input.namespace, name]));
+    let rendered = convoy_helm::render(&chart, &values, &release, &capabilities, &mut environment)
         .map_err(|error| failed(&error.to_string()))?;
     bundle(folder, spec, &rendered, &secrets)
 }
@@ -212,6 +215,8 @@ mod tests {
             release_name: "web",
             namespace: "prod",
             target: &target,
+            seed: b"",
+            now: jiff::Timestamp::UNIX_EPOCH,
         };
         let folder = Folder::find(&artifact, "chart")?;
         let merged = values(&folder, &spec, &input, &mut SecretValues::default())?;
@@ -310,6 +315,8 @@ mod tests {
             release_name: "rel",
             namespace: "prod",
             target: &target,
+            seed: b"",
+            now: jiff::Timestamp::UNIX_EPOCH,
         };
         render(&Folder::find(&artifact, "c")?, spec, &input)
     }
@@ -353,6 +360,8 @@ mod tests {
             ("c/templates/x.yaml", "a: 1\n{{ end }}", "web/templates/x.yaml:2"),
             ("c/templates/x.yaml", "a: ]", "web/templates/x.yaml"),
             ("c/templates/x.yaml", "a: {{ index .Values.password 99 }}", "web/templates/x.yaml:1:"),
+            ("c/templates/x.yaml", "a: {{ fail .Values.password }}", "web/templates/x.yaml:1:"),
+            ("c/templates/x.yaml", "a: {{ required \"set .tls\" .Values.tls }}", "set .tls"),
             ("c/values.yaml", "a: ]", "cannot load values.yaml"),
             ("c/values.schema.json", r#"{"required": ["tls"]}"#, "tls"),
             ("c/values.schema.json", r#"{"properties": {"password": {"enum": ["x"]}}}"#, "/password"),

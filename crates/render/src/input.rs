@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use convoy_api::{Artifact, ManifestsRender, ReleaseRender};
+use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +15,7 @@ use crate::{helm, manifests};
 const ENGINE: &str = concat!("convoy-render/", env!("CARGO_PKG_VERSION"), "/1");
 
 /// All that a bundle depends on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct RenderInput<'a> {
     /// The source's files.
     pub artifact: &'a Artifact,
@@ -30,6 +31,23 @@ pub struct RenderInput<'a> {
     pub namespace: &'a str,
     /// What the target is.
     pub target: &'a TargetFacts,
+    /// What a chart's random values (`randAlphaNum`, `genCA`, …) come from: equal seeds give equal values in
+    /// every render of one release. Passwords may be among them, so that who knows the seed knows those.
+    pub seed: &'a [u8],
+    /// The time that `now` gives to a chart. It is not part of the key: of what was rendered once, that
+    /// time stays.
+    pub now: Timestamp,
+}
+
+impl std::fmt::Debug for RenderInput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RenderInput")
+            .field("artifact", &self.artifact.digest())
+            .field("path", &self.path)
+            .field("release_name", &self.release_name)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Values in a ConfigMap or a Secret.
@@ -96,6 +114,7 @@ pub fn render_key(input: &RenderInput<'_>) -> String {
     add(&target);
     add(input.release_name.as_bytes());
     add(input.namespace.as_bytes());
+    add(input.seed);
     for values in input.values_from {
         add(values.from.as_bytes());
         add(&values.text);
@@ -123,6 +142,8 @@ mod tests {
             release_name: "web",
             namespace: "prod",
             target,
+            seed: b"",
+            now: Timestamp::UNIX_EPOCH,
         }
     }
 
@@ -168,6 +189,7 @@ mod tests {
             input(&one, "p", &apis),
             RenderInput { release_name: "x", ..base },
             RenderInput { namespace: "x", ..base },
+            RenderInput { seed: b"x", ..base },
             RenderInput { render: Some(&manifests), ..base },
             RenderInput { values_from: &values, ..base },
         ];

@@ -13,6 +13,7 @@
 mod blob;
 mod bundle;
 mod digest;
+mod entropy;
 mod error;
 mod folder;
 mod helm;

@@ -37,6 +37,8 @@ fn rendered(path: &str) -> Result<Bundle, RenderError> {
         release_name: "web",
         namespace: "prod",
         target: &target,
+        seed: b"",
+        now: jiff::Timestamp::UNIX_EPOCH,
     })
 }
 
@@ -67,4 +69,29 @@ fn the_plain_manifests_are_objects_with_their_files() {
 #[test]
 fn the_root_is_no_folder_of_manifests_because_charts_are_in_it() {
     assert_eq!(rendered("").unwrap_err(), RenderError::ChartBelow { folder: "broken".to_owned() });
+}
+
+#[test]
+fn the_chart_is_objects_in_the_order_of_installation() {
+    let bundle = rendered("web").unwrap();
+    let shown: Vec<_> = bundle
+        .objects
+        .iter()
+        .map(|o| format!("{}: {}", o.source, o.object["kind"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "web/templates/configmap.yaml: ConfigMap",
+            "web/templates/service.yaml: Service",
+            "web/templates/deployment.yaml: Deployment",
+        ]
+    );
+    assert!(bundle.notes.unwrap().contains("web"));
+}
+
+#[test]
+fn the_broken_chart_names_its_file_and_line() {
+    let error = rendered("broken").unwrap_err().to_string();
+    assert!(error.starts_with("broken: broken/templates/configmap.yaml:8:19"), "{error}");
 }
