@@ -94,3 +94,21 @@ async fn a_device_that_fails_in_the_middle_of_a_write_loses_nothing_acknowledged
     assert_eq!(storage.create("/a/new", "2".into()).await.unwrap(), kept + 1);
     assert_eq!(storage.get("/a/kept").await.unwrap().found.unwrap().revision, kept);
 }
+
+#[test]
+fn a_file_of_another_schema_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    drop(EmbeddedStorage::open(&path, EmbeddedOptions::default()).unwrap());
+    let database = Builder::new().create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(META).unwrap().insert("schema", SCHEMA + 1).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let error = EmbeddedStorage::open(&path, EmbeddedOptions::default()).unwrap_err();
+    let text = format!(
+        "{} has schema version 2, this convoy knows 1: start the version that wrote it",
+        path.display()
+    );
+    assert_eq!(error.to_string(), text);
+}
