@@ -164,6 +164,9 @@ impl Judge {
         let verdict = judge(&model.lock(), &key, self.clock.monotonic());
         let Some(verdict) = verdict else { return Next::Done };
         let look_again = verdict.look_again.map_or(Next::Done, Next::After);
+        if verdict.is_premature {
+            return look_again;
+        }
         let shard = shard_of(&cluster.namespace, &cluster.name, self.shards);
         let writer = Writer { replica: self.replica.clone(), shard };
         let Some(patch) = status::patch(&release, &verdict, &writer, self.clock.now()) else {

@@ -94,6 +94,7 @@ mod tests {
             healthy_objects: 2,
             bundle_digest: bundle.map(str::to_owned),
             look_again: None,
+            is_premature: false,
         }
     }
 

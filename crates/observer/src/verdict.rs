@@ -21,6 +21,9 @@ pub(crate) struct Verdict {
     pub(crate) bundle_digest: Option<String>,
     /// The verdict may become another by time alone: look again after this span.
     pub(crate) look_again: Option<Duration>,
+    /// Watches have only begun, or lag behind what was just applied: it is better to say nothing now than to
+    /// take back what was said before.
+    pub(crate) is_premature: bool,
 }
 
 /// One condition.
@@ -40,6 +43,14 @@ struct Judged {
     is_seen: bool,
     /// Time alone will change this.
     is_waiting: bool,
+    /// The watch has not shown enough to judge by.
+    is_premature: bool,
+}
+
+impl Judged {
+    fn premature(self) -> Self {
+        Self { is_premature: true, ..self }
+    }
 }
 
 /// Judges one Release; nothing when the cluster holds nothing of it.
@@ -58,6 +69,7 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, now: Duration) -> Option<
         healthy_objects: judged.iter().filter(|object| object.health.state == State::Healthy).count(),
         bundle_digest: digest_of(delivered).filter(|_| is_all_seen),
         look_again,
+        is_premature: judged.iter().any(|object| object.is_premature),
     })
 }
 
@@ -77,6 +89,7 @@ fn unreachable(why: &str) -> Verdict {
         healthy_objects: 0,
         bundle_digest: None,
         look_again: None,
+        is_premature: false,
     }
 }
 
@@ -90,27 +103,30 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
         drift,
         is_seen,
         is_waiting,
+        is_premature: false,
     };
-    let is_fresh = now.saturating_sub(tracked.since) < LAG;
+    // The watch may not have shown yet what was applied a moment ago.
+    let may_lag = tracked.baseline == Baseline::None && now.saturating_sub(tracked.since) < LAG;
     match model.view(kind, object, now) {
         View::Broken(why) => {
             judged(Health::unknown(format!("{kind} cannot be watched: {why}")), None, false, true)
         }
-        View::NotYet => judged(Health::unknown("it was not looked at yet"), None, false, false),
-        // Being applied, or just applied and not shown yet.
-        View::Absent if !tracked.is_applied() || is_fresh => {
-            judged(Health::unknown("it was not seen yet"), None, false, tracked.is_applied())
+        View::NotYet => judged(Health::unknown("it was not looked at yet"), None, false, false).premature(),
+        View::Absent if !tracked.is_applied() => {
+            judged(Health::unknown("it is being applied"), None, false, false)
+        }
+        View::Absent if may_lag => {
+            judged(Health::unknown("it was not seen yet"), None, false, true).premature()
         }
         View::Absent => judged(Health::missing(), Some("was deleted"), true, false),
         View::Present(seen) if !tracked.is_applied() => judged(seen.health.clone(), None, false, false),
-        View::Present(seen) if seen.uid != tracked.uid => judged(
-            seen.health.clone(),
-            Some("was deleted and made again").filter(|_| !is_fresh),
-            !is_fresh,
-            is_fresh,
-        ),
-        View::Present(seen) if tracked.is_before_apply(&seen.resource_version) && is_fresh => {
-            judged(Health::unknown("it was not seen as it was applied yet"), None, false, true)
+        View::Present(seen)
+            if may_lag && (seen.uid != tracked.uid || tracked.is_before_apply(&seen.resource_version)) =>
+        {
+            judged(Health::unknown("it was not seen as it was applied yet"), None, false, true).premature()
+        }
+        View::Present(seen) if seen.uid != tracked.uid => {
+            judged(seen.health.clone(), Some("was deleted and made again"), true, false)
         }
         View::Present(seen) => {
             let is_changed = match tracked.baseline {

@@ -106,7 +106,10 @@ impl Story {
     fn is(&self, want: &str) -> &Self {
         let verdict = self.verdict();
         let shown = |finding: &Finding| format!("{}/{}", finding.status.as_str(), finding.reason);
-        let bundle = verdict.bundle_digest.as_deref().unwrap_or("-");
+        let bundle = match verdict.bundle_digest.as_deref() {
+            _ if verdict.is_premature => "premature",
+            bundle => bundle.unwrap_or("-"),
+        };
         let got = format!("{} {} {bundle}", shown(&verdict.healthy), shown(&verdict.drifted));
         assert_eq!(got, want, "{verdict:?}");
         self
@@ -146,9 +149,9 @@ fn a_release_without_objects_is_healthy_and_in_sync() {
 fn nothing_is_said_before_the_watch_has_shown_the_applied_version() {
     let mut story = Story::new();
     story.inventory("b1", &[entry("ConfigMap", "a", "u1", "d1", "5")]);
-    story.is("Unknown/Unknown Unknown/Unknown -");
-    story.lists("ConfigMap", &[]).is("Unknown/Unknown Unknown/Unknown -");
-    story.sees(&config_map("a", "u1", "4", "0", None)).is("Unknown/Unknown Unknown/Unknown -");
+    story.is("Unknown/Unknown Unknown/Unknown premature");
+    story.lists("ConfigMap", &[]).is("Unknown/Unknown Unknown/Unknown premature");
+    story.sees(&config_map("a", "u1", "4", "0", None)).is("Unknown/Unknown Unknown/Unknown premature");
     assert_eq!(story.verdict().look_again, Some(LAG));
     story.sees(&config_map("a", "u1", "5", "1", None)).is(IN_SYNC);
     assert_eq!(story.verdict().look_again, None);
@@ -202,7 +205,7 @@ fn a_newer_version_that_only_convoy_wrote_is_not_taken_for_drift() {
 #[test]
 fn a_deleted_object_is_missing_and_drift() {
     let mut story = settled();
-    story.waits(60).loses("ConfigMap", "a").is("False/Missing True/ChangedOnTarget b1");
+    story.loses("ConfigMap", "a").is("False/Missing True/ChangedOnTarget b1");
     story.says("ConfigMap prod/a was deleted");
     story.sees(&config_map("a", "u2", "9", "1", None)).is(CHANGED);
     story.says("ConfigMap prod/a was deleted and made again");
@@ -211,14 +214,14 @@ fn a_deleted_object_is_missing_and_drift() {
 #[test]
 fn a_new_list_without_the_object_says_that_it_is_gone() {
     let mut story = settled();
-    story.waits(60).lists("ConfigMap", &[]).is("False/Missing True/ChangedOnTarget b1");
+    story.lists("ConfigMap", &[]).is("False/Missing True/ChangedOnTarget b1");
 }
 
 #[test]
 fn an_object_that_never_shows_is_missing_after_a_while() {
     let mut story = Story::new();
     story.inventory("b1", &[entry("ConfigMap", "a", "u1", "d1", "5")]).lists("ConfigMap", &[]);
-    story.waits(9).is("Unknown/Unknown Unknown/Unknown -");
+    story.waits(9).is("Unknown/Unknown Unknown/Unknown premature");
     story.waits(2).is("False/Missing True/ChangedOnTarget b1");
 }
 
@@ -247,6 +250,7 @@ fn a_broken_watch_makes_its_own_kind_unknown_and_only_for_a_while() {
     let mut story = Story::new();
     let entries = [entry("ConfigMap", "a", "u1", "d1", "5"), entry("Deployment", "w", "u2", "d2", "6")];
     story.inventory("b1", &entries).sees(&config_map("a", "u1", "5", "1", None)).lists("ConfigMap", &["a"]);
+    story.is("Unknown/Unknown Unknown/Unknown premature");
     let kind = story.kind("Deployment");
     story.model.failed(&kind, "forbidden".to_owned(), story.now);
     story.is("Unknown/Unknown Unknown/Unknown -");
