@@ -10,18 +10,22 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use convoy_apiserver::authentication::{Authenticator, ClientCertificates, TokenTable, Union};
-use convoy_apiserver::authorization::{Authorizer, Masters};
+use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union};
+use convoy_apiserver::authorization::{self, Authorizer, Masters};
 use convoy_apiserver::metrics::Metrics;
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::{Authority, kubeconfig};
+use convoy_apiserver::rbac::{Rbac, ensure_bootstrap};
+use convoy_apiserver::service_account_tokens::ServiceAccountTokens;
 use convoy_apiserver::tls::{ServingCertificate, certificates};
 use convoy_apiserver::{Api, Now, ServerBuilder, Version, kinds};
+use convoy_meta::GroupResource;
 use convoy_registry::namespace::{NamespaceController, NamespaceLifecycle, StoredNamespaces};
 use convoy_registry::{Registry, RegistryOptions, RequestContext, ResourceTable};
 use convoy_storage::Storage;
 use convoy_storage::memory::MemoryStorage;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -55,16 +59,19 @@ async fn main() -> Result<(), AnyError> {
     let serving = authority.serving(&["localhost".into(), "127.0.0.1".into()], now())?;
     let certificate = ServingCertificate::from_pem(serving.certificate.as_bytes(), serving.key.as_bytes())?;
     let trusted = certificates(authority.files().certificate.as_bytes())?;
-    let authenticator: Arc<dyn Authenticator> = Arc::new(Union::new(vec![
-        Arc::new(ClientCertificates::new(&trusted)?),
-        Arc::new(TokenTable::default()),
-    ]));
-    let authorizer: Arc<dyn Authorizer> = Arc::new(Masters);
+    let key: [u8; 32] = Sha256::digest(authority.files().key.as_bytes()).into();
+    let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), key));
+    let authenticator: Arc<dyn Authenticator> =
+        Arc::new(Union::new(vec![Arc::new(ClientCertificates::new(&trusted)?), tokens.clone()]));
+    ensure_bootstrap(&registry, now()).await?;
+    let rbac = Arc::new(Rbac::new(registry.clone()));
+    let authorizer: Arc<dyn Authorizer> = Arc::new(authorization::Union::new(vec![Arc::new(Masters), rbac]));
     let metrics = Arc::new(Metrics::default());
     let version = Version { kubernetes: "v1.36.3".into(), commit: String::new() };
     let documents = OpenApi::new(registry.table().clone(), &version.kubernetes);
     documents.add_schemas(kinds::convoy::schemas());
     let api = Api::new(registry, version, metrics.clone()).documents(Arc::new(documents));
+    let api = api.connect(GroupResource::new("", "serviceaccounts"), "token", tokens);
     let api = kinds::reviews::serve(api, &authenticator, &authorizer);
     let server = ServerBuilder::new(([127, 0, 0, 1], port).into(), certificate, Arc::new(api), now.clone())
         .authenticator(authenticator)

@@ -1,8 +1,8 @@
 //! Authentication: who a request comes from.
 //!
-//! Sources are asked in turn; the first that knows the request's credentials decides. Credentials
-//! that a source recognises and refuses make the request fail, even when a later source might accept
-//! it. Nobody at all is `system:anonymous`, whom authorisation lets see nothing but open paths.
+//! Sources are asked in turn and the first that knows the user decides. Credentials that some source
+//! refuses and no source accepts make the request fail; a request without any is `system:anonymous`,
+//! whom authorisation lets see nothing but open paths.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -86,6 +86,9 @@ impl Authenticator for Union {
     }
 }
 
+/// Under which credential a user came, for audit logs.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// A client CA that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the client CA cannot be used")]
@@ -150,7 +153,10 @@ impl Authenticator for ClientCertificates {
             return Err(Refused("client certificate without a common name".into()));
         }
         let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
-        Ok(Some(User::new(name, groups)))
+        let mut user = User::new(name, groups);
+        let fingerprint: String = Sha256::digest(leaf).iter().map(|byte| format!("{byte:02x}")).collect();
+        user.extra.insert(CREDENTIAL_ID.into(), vec![format!("X509SHA256={fingerprint}")]);
+        Ok(Some(user))
     }
 }
 

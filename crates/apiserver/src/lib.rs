@@ -19,9 +19,11 @@ pub mod negotiation;
 pub mod openapi;
 pub mod pki;
 pub mod protobuf;
+pub mod rbac;
 pub mod request_info;
 pub mod response;
 pub mod server;
+pub mod service_account_tokens;
 pub mod tls;
 pub mod user;
 

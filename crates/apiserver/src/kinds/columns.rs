@@ -22,7 +22,6 @@ impl Printed {
         let printer = match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Event") => Some(Printer { columns: event_columns, cells: event }),
             ("events.k8s.io", "Event") => Some(Printer { columns: event_columns, cells: new_event }),
-            ("", "ServiceAccount") => Some(Printer { columns: account_columns, cells: account }),
             ("coordination.k8s.io", "Lease") => Some(Printer { columns: lease_columns, cells: lease }),
             ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
                 Some(Printer { columns: role_columns, cells: role })
@@ -152,19 +151,6 @@ fn event_cells(
         json!(times),
         name(object),
     ]
-}
-
-fn account_columns() -> Vec<TableColumn> {
-    vec![
-        TableColumn::name_column(),
-        TableColumn::new("Secrets", "string", "Number of Secrets."),
-        TableColumn::age_column(),
-    ]
-}
-
-fn account(object: &Value, now: jiff::Timestamp) -> Vec<Value> {
-    let secrets = object.get("secrets").and_then(Value::as_array).map_or(0, Vec::len);
-    vec![name(object), json!(secrets), age(object, now)]
 }
 
 fn lease_columns() -> Vec<TableColumn> {
