@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use convoy_api::{Artifact, GitRepositorySpec};
 use gix::ObjectId;
 use tokio::sync::Semaphore;
@@ -208,8 +209,19 @@ fn fetch(options: &FetcherOptions, request: &FetchRequest, job: &Job) -> Result<
         Found::Unchanged(tip) => Ok(Fetched::Unchanged { revision: tip.revision() }),
         Found::New { tip, folder, mut notes } => {
             let files = links::resolve(&folder, options.limits, &mut notes)?;
+            notes.extend(lfs_pointers(&files));
             job.left()?;
             Ok(Fetched::New { artifact: Artifact::new(tip.revision(), files), notes })
         }
     }
+}
+
+/// How the text that Git LFS commits in place of a large file begins.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+fn lfs_pointers(files: &BTreeMap<String, Bytes>) -> impl Iterator<Item = String> + '_ {
+    let pointers = files.iter().filter(|(_, content)| content.starts_with(LFS_POINTER));
+    pointers.map(|(path, _)| {
+        format!("{path}: the file is in Git LFS, which is not fetched; its pointer is taken as it is")
+    })
 }

@@ -96,6 +96,15 @@ async fn names_that_are_not_text_are_left_out() {
 }
 
 #[tokio::test]
+async fn files_in_git_lfs_are_noted() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    let repo = Repo::with(&[("a.bin", pointer), ("b", "x")]);
+    let (_, files, notes) = shown(&fetch(&repo.url(), GitRef::DefaultBranch).await.unwrap());
+    assert_eq!(files.len(), 2);
+    assert_eq!(notes, ["a.bin: the file is in Git LFS, which is not fetched; its pointer is taken as it is"]);
+}
+
+#[tokio::test]
 async fn each_limit_refuses_by_name() {
     let repo = Repo::with(&[("a/b/c/big", &"x".repeat(2000)), ("a/small", "y"), ("z", &"z".repeat(900))]);
     let server = Server::http(repo.dir.path());
