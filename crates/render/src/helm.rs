@@ -11,7 +11,7 @@ use crate::entropy::Seeded;
 use crate::error::RenderError;
 use crate::folder::Folder;
 use crate::input::RenderInput;
-use crate::manifests::MAX_DOCUMENTS;
+use crate::manifests::{MAX_BYTES, MAX_DOCUMENTS};
 use crate::secrets::SecretValues;
 
 /// Renders the chart in a folder as `helm template --include-crds` does. Text that quotes values of Secrets
@@ -36,11 +36,12 @@ pub(crate) fn render(
         .map_err(|error| failed(&format!("the target's Kubernetes version: {error}")))?;
     let api_versions: Vec<String> = input.target.api_versions.iter().cloned().collect();
     let capabilities = Capabilities { kube_version, api_versions: api_versions.into() };
-    let release = ReleaseOptions {
+    let mut release = ReleaseOptions {
         name: name.to_owned(),
         namespace: input.namespace.to_owned(),
         ..ReleaseOptions::default()
     };
+    release.limits.max_output = MAX_BYTES;
     let mut environment = Environment::new(input.now, Seeded::new(input.seed, [input.namespace, name]));
     let rendered = convoy_helm::render(&chart, &values, &release, &capabilities, &mut environment)
         .map_err(|error| failed(&error.to_string()))?;
@@ -360,6 +361,16 @@ mod tests {
             ("c/templates/x.yaml", "a: 1\n{{ end }}", "web/templates/x.yaml:2"),
             ("c/templates/x.yaml", "a: ]", "web/templates/x.yaml"),
             ("c/templates/x.yaml", "a: {{ index .Values.password 99 }}", "web/templates/x.yaml:1:"),
+            (
+                "c/templates/x.yaml",
+                "{{ range until 100 }}{{ repeat 1000000 \"x\" }}{{ end }}",
+                "web/templates/x.yaml:1:",
+            ),
+            (
+                "c/templates/x.yaml",
+                "{{ define \"x\" }}{{ include \"x\" . }}{{ end }}{{ include \"x\" . }}",
+                "x",
+            ),
             ("c/templates/x.yaml", "a: {{ fail .Values.password }}", "web/templates/x.yaml:1:"),
             ("c/templates/x.yaml", "a: {{ required \"set .tls\" .Values.tls }}", "set .tls"),
             ("c/values.yaml", "a: ]", "cannot load values.yaml"),

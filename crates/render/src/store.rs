@@ -19,7 +19,7 @@ const ARTIFACTS: &str = "artifacts";
 const BUNDLES: &str = "bundles";
 const RENDERS: &str = "renders";
 
-/// Largest artifact or bundle that is read back, uncompressed.
+/// Largest artifact or bundle that is kept, uncompressed.
 const MAX_PAYLOAD_BYTES: u64 = 512 << 20;
 /// Deletions of a garbage collection that are under way at once.
 const CONCURRENT_DELETES: usize = 8;
@@ -250,7 +250,15 @@ impl RenderStore {
         name: Path,
         payload: impl FnOnce() -> Vec<u8> + Send + 'static,
     ) -> Result<(), StoreError> {
-        let packed = tokio::task::spawn_blocking(move || blob::seal(&payload())).await;
+        let packed = tokio::task::spawn_blocking(move || {
+            let payload = payload();
+            match payload.len() as u64 {
+                ..=MAX_PAYLOAD_BYTES => blob::seal(&payload),
+                // It could not be read back.
+                _ => Err(std::io::Error::other(BlobError::TooLarge(MAX_PAYLOAD_BYTES))),
+            }
+        })
+        .await;
         let pack = |detail: String| StoreError::Pack { name: name.to_string(), detail };
         let blob =
             packed.map_err(|error| pack(error.to_string()))?.map_err(|error| pack(error.to_string()))?;
