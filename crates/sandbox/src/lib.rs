@@ -1,13 +1,23 @@
-//! Simulated target clusters.
+//! Simulated target clusters, many in one process.
 //!
-//! Each is a Kubernetes API server of its own, reached over HTTPS with a kubeconfig: all built-in kinds
-//! with kube-apiserver's defaults, and CRDs. No pod runs: a workload becomes ready, or fails, by what
-//! [`simulation`] says.
+//! Each cluster is a Kubernetes API of its own: a port, a certificate authority, a kubeconfig, a store in
+//! memory. It takes every built-in kind with kube-apiserver's defaults, and CustomResourceDefinitions;
+//! namespaces empty themselves, garbage is collected. No containers run: [`workload`] says how
+//! Deployments and the like become Ready after a time, or fail when an annotation says so.
 
-mod builtin;
-mod controller;
+mod admission;
+mod cluster;
+mod columns;
 mod custom_resources;
 mod defaults;
-mod simulation;
+mod empties;
+mod quantity;
+mod resources;
+mod reviews;
+mod sandbox;
+mod simulator;
+mod strategy;
+pub mod workload;
 
-pub use simulation::{FAIL_ANNOTATION, Simulated, simulate};
+pub use cluster::{Cluster, StartError};
+pub use sandbox::{Options, Sandbox};

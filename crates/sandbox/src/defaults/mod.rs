@@ -1,94 +1,122 @@
-//! The defaults of built-in kinds that their OpenAPI schemas do not say: kube-apiserver sets them in code
-//! (`pkg/apis/*/v1/defaults.go` and the strategies of `pkg/registry` in k8s.io/kubernetes).
-//!
-//! All functions are pure, and setting defaults twice is the same as once. A test holds them against a
-//! real kube-apiserver.
+//! Defaults that kube-apiserver sets in code, kind by kind. The schemas' own defaults come before.
 
-mod core;
-mod fields;
-mod pod;
-#[cfg(test)]
-mod tests;
+mod others;
+mod pods;
 mod workloads;
 
 use serde_json::{Value, json};
 
-use self::fields::{default, default_at, each, object};
+use crate::quantity;
 
-/// Sets the defaults of an object of a built-in kind; other kinds are left alone.
-pub(crate) fn set(group: &str, kind: &str, object: &mut Value) {
-    match (group, kind) {
-        ("", "Secret") => core::secret(object),
-        ("", "Service") => core::service(object),
-        ("", "PersistentVolumeClaim") => core::persistent_volume_claim(object),
-        ("", "PersistentVolume") => core::persistent_volume(object),
-        ("", "Pod") => pod::pod(object),
-        ("", "PodTemplate") => pod::template(&mut object["template"]),
-        ("", "ReplicationController") => workloads::replication_controller(object),
-        ("apps", "Deployment") => workloads::deployment(object),
-        ("apps", "StatefulSet") => workloads::stateful_set(object),
-        ("apps", "DaemonSet") => workloads::daemon_set(object),
-        ("apps", "ReplicaSet") => workloads::replica_set(object),
-        ("batch", "Job") => workloads::job(object),
-        ("batch", "CronJob") => workloads::cron_job(object),
-        ("autoscaling", "HorizontalPodAutoscaler") => workloads::autoscaler(object),
-        ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
-        ("storage.k8s.io", "StorageClass") => {
-            default(object, "reclaimPolicy", "Delete");
-            default(object, "volumeBindingMode", "Immediate");
+/// Sets the defaults of one kind.
+pub(crate) type Defaults = fn(&mut Value);
+
+/// The defaults of a kind, when it has any.
+pub(crate) fn of(group: &str, kind: &str) -> Option<Defaults> {
+    let known: Defaults = match (group, kind) {
+        ("apps", "Deployment") => workloads::deployment,
+        ("apps", "StatefulSet") => workloads::stateful_set,
+        ("apps", "DaemonSet") => workloads::daemon_set,
+        ("apps", "ReplicaSet") => workloads::replica_set,
+        ("", "ReplicationController") => workloads::replication_controller,
+        ("batch", "Job") => workloads::job,
+        ("batch", "CronJob") => workloads::cron_job,
+        ("", "Pod") => pods::pod,
+        ("", "PodTemplate") => pods::pod_template,
+        ("", "Service") => others::service,
+        ("", "Secret") => others::secret,
+        ("", "Endpoints") => others::endpoints,
+        ("", "LimitRange") => others::limit_range,
+        ("", "PersistentVolume") => others::persistent_volume,
+        ("", "PersistentVolumeClaim") => others::persistent_volume_claim,
+        ("discovery.k8s.io", "EndpointSlice") => others::endpoint_slice,
+        ("networking.k8s.io", "NetworkPolicy") => others::network_policy,
+        ("networking.k8s.io", "IngressClass") => others::ingress_class,
+        ("autoscaling", "HorizontalPodAutoscaler") => others::autoscaler,
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => others::role_binding,
+        ("storage.k8s.io", "StorageClass") => others::storage_class,
+        ("storage.k8s.io", "CSIDriver") => others::csi_driver,
+        ("scheduling.k8s.io", "PriorityClass") => others::priority_class,
+        ("apiregistration.k8s.io", "APIService") => others::api_service,
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => others::mutating_webhooks,
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => others::webhooks,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => others::admission_policy,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            others::admission_policy_binding
         }
-        ("scheduling.k8s.io", "PriorityClass") => {
-            default(object, "preemptionPolicy", "PreemptLowerPriority");
+        _ => return None,
+    };
+    Some(known)
+}
+
+/// Brings the quantities of an object to their canonical form.
+pub(crate) fn canonicalise_quantities(kind: &str, object: &mut Value) {
+    match kind {
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => {
+            pods::quantities(object.pointer_mut("/spec/template/spec"));
         }
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object),
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
-        ) => each(object, "webhooks", |hook| webhook(hook, kind == "MutatingWebhookConfiguration")),
-        ("apiregistration.k8s.io", "APIService") => {
-            if object["spec"]["service"].is_object() {
-                default_at(object, &["spec", "service"], "port", 443);
+        "CronJob" => pods::quantities(object.pointer_mut("/spec/jobTemplate/spec/template/spec")),
+        "Pod" => pods::quantities(object.pointer_mut("/spec")),
+        "PodTemplate" => pods::quantities(object.pointer_mut("/template/spec")),
+        "PersistentVolumeClaim" => resources(object.pointer_mut("/spec/resources")),
+        "PersistentVolume" => each_quantity(object.pointer_mut("/spec/capacity")),
+        "ResourceQuota" => each_quantity(object.pointer_mut("/spec/hard")),
+        "LimitRange" => {
+            for limit in items(object.pointer_mut("/spec/limits")) {
+                for field in ["default", "defaultRequest", "max", "min", "maxLimitRequestRatio"] {
+                    each_quantity(limit.get_mut(field));
+                }
             }
         }
         _ => {}
     }
-}
-
-fn network_policy(policy: &mut Value) {
-    let Some(spec) = object(policy, "spec") else { return };
-    for direction in ["ingress", "egress"] {
-        each(spec, direction, |rule| each(rule, "ports", |port| default(port, "protocol", "TCP")));
-    }
-    let has_egress = spec["egress"].as_array().is_some_and(|rules| !rules.is_empty());
-    let types: &[&str] = if has_egress { &["Ingress", "Egress"] } else { &["Ingress"] };
-    default(spec, "policyTypes", types);
-}
-
-fn binding(binding: &mut Value) {
-    const GROUP: &str = "rbac.authorization.k8s.io";
-    if binding["roleRef"].is_object()
-        && binding["roleRef"]["apiGroup"].as_str().unwrap_or_default().is_empty()
-    {
-        binding["roleRef"]["apiGroup"] = GROUP.into();
-    }
-    each(binding, "subjects", |subject| {
-        if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
-            default(subject, "apiGroup", GROUP);
+    if kind == "StatefulSet" {
+        for claim in items(object.pointer_mut("/spec/volumeClaimTemplates")) {
+            resources(claim.pointer_mut("/spec/resources"));
         }
-    });
+    }
 }
 
-fn webhook(hook: &mut Value, mutating: bool) {
-    default(hook, "failurePolicy", "Fail");
-    default(hook, "matchPolicy", "Equivalent");
-    default(hook, "namespaceSelector", json!({}));
-    default(hook, "objectSelector", json!({}));
-    default(hook, "timeoutSeconds", 10);
-    if mutating {
-        default(hook, "reinvocationPolicy", "Never");
+/// The limits and requests of a container or claim.
+fn resources(resources: Option<&mut Value>) {
+    let Some(resources) = resources else { return };
+    for field in ["limits", "requests"] {
+        each_quantity(resources.get_mut(field));
     }
-    if hook["clientConfig"]["service"].is_object() {
-        default_at(hook, &["clientConfig", "service"], "port", 443);
+}
+
+fn each_quantity(map: Option<&mut Value>) {
+    map.and_then(Value::as_object_mut)
+        .into_iter()
+        .flatten()
+        .for_each(|(_, value)| quantity::canonicalise(value));
+}
+
+/// The items of a list that may be absent.
+fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+    list.and_then(Value::as_array_mut).into_iter().flatten().filter(|item| item.is_object())
+}
+
+/// Sets a field that is absent, null or an empty string.
+fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let empty = match fields.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    };
+    if empty {
+        fields.insert(field.to_owned(), value.into());
     }
-    each(hook, "rules", |rule| default(rule, "scope", "*"));
+}
+
+/// Makes sure that a field is an object, and returns it.
+fn object<'a>(owner: &'a mut Value, field: &str) -> Option<&'a mut Value> {
+    set(owner, field, json!({}));
+    owner.get_mut(field).filter(|value| value.is_object())
+}
+
+/// A field that is an object, if it is there.
+fn existing<'a>(owner: &'a mut Value, field: &str) -> Option<&'a mut Value> {
+    owner.get_mut(field).filter(|value| value.is_object())
 }
