@@ -4,6 +4,7 @@ use crate::archive::{self, ArchiveError, without_mark};
 use crate::ignore::{IgnoreError, IgnoreRules};
 use crate::loose::TypedError;
 use crate::metadata::{Metadata, MetadataError};
+use crate::parsed::ParsedTemplates;
 use crate::values::{Values, ValuesError, read_values};
 use convoy_gotemplate::Str;
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub struct Chart {
     pub files: Vec<File>,
     /// What stands in `charts/`.
     pub dependencies: Vec<Chart>,
+    pub(crate) parsed: ParsedTemplates,
 }
 
 /// Why files are no chart. The texts are Helm's.

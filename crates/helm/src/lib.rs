@@ -20,6 +20,7 @@ mod ignore;
 mod loose;
 mod manifest;
 mod metadata;
+mod parsed;
 mod path_match;
 mod render;
 mod schema;

@@ -5,13 +5,12 @@ use crate::chart::{Chart, File};
 use crate::coalesce::{Nulls, TypeMismatch, coalesce_values};
 use crate::exec_text;
 use crate::files::Files;
-use crate::functions;
 use crate::manifest::{self, Hook, Manifest, ManifestError};
 use crate::schema::{self, SchemaError};
 use crate::semver::is_compatible;
 use crate::tree::Node;
 use crate::values::{Values, to_map};
-use convoy_gotemplate::{Limits, Map, MissingKey, Session, Str, Templates, Value, parse};
+use convoy_gotemplate::{Limits, Map, MissingKey, Session, Str, Value};
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -111,7 +110,7 @@ impl RenderError {
     }
 }
 
-/// Renders a chart. `host` is the state that its functions use: [`functions::Environment`].
+/// Renders a chart. `host` is the state that its functions use: `functions::Environment`.
 ///
 /// # Errors
 ///
@@ -196,16 +195,12 @@ impl Engine {
         // Those nearer to the top come last and so win.
         let mut order: Vec<&String> = templates.keys().collect();
         order.sort_by_key(|path| Reverse((path.matches('/').count(), path.as_str())));
-        let functions = functions::functions();
-        let mut parsed = Templates::new();
-        for path in &order {
-            let Some(template) = templates.get(*path) else { continue };
-            let text = parse(path.as_str(), &template.file.data, functions).map_err(|error| {
-                let text = exec_text::parse_error(path, &error.to_string());
-                RenderError::Parse { file: (*path).clone(), line: error.line(), text }
-            })?;
-            parsed.add(&text);
-        }
+        let wanted =
+            order.iter().filter_map(|path| Some(((*path).clone(), templates.get(*path)?.file.data.clone())));
+        let parsed = root.chart.parsed.set(wanted.collect()).map_err(|(file, error)| {
+            let text = exec_text::parse_error(&file, &error.to_string());
+            RenderError::Parse { file, line: error.line(), text }
+        })?;
         let mut session =
             Session::new().with_limits(release.limits).with_missing_key(MissingKey::Zero).with_host(host);
         let mut rendered = BTreeMap::new();

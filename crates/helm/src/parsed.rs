@@ -1,0 +1,60 @@
+//! Parsed templates, kept with their chart from one render to the next.
+
+use crate::functions;
+use convoy_gotemplate::{ParseError, Parsed, Str, Templates, parse};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What was parsed for a chart so far. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct ParsedTemplates(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    texts: HashMap<String, (Str, Parsed)>,
+    /// The set of the last render: which dependencies are enabled seldom changes.
+    last: Option<(Vec<(String, Str)>, Arc<Templates>)>,
+}
+
+/// Texts kept beyond the set of one render: aliases give one file several names.
+const MAX_TEXTS: usize = 20_000;
+
+impl fmt::Debug for ParsedTemplates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ParsedTemplates")
+    }
+}
+
+impl ParsedTemplates {
+    /// The set of these templates (name and text), later ones replacing what earlier ones define.
+    ///
+    /// # Errors
+    ///
+    /// The name of the template that cannot be parsed, and why.
+    pub(crate) fn set(&self, wanted: Vec<(String, Str)>) -> Result<Arc<Templates>, (String, ParseError)> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((names, templates)) = &kept.last
+            && *names == wanted
+        {
+            return Ok(Arc::clone(templates));
+        }
+        let mut templates = Templates::new();
+        for (name, text) in &wanted {
+            match kept.texts.get(name) {
+                Some((known, parsed)) if known == text => templates.add(parsed),
+                _ => {
+                    let parsed = parse(name.as_str(), text, functions::functions())
+                        .map_err(|error| (name.clone(), error))?;
+                    templates.add(&parsed);
+                    if kept.texts.len() < MAX_TEXTS {
+                        kept.texts.insert(name.clone(), (text.clone(), parsed));
+                    }
+                }
+            }
+        }
+        let templates = Arc::new(templates);
+        kept.last = Some((wanted, Arc::clone(&templates)));
+        Ok(templates)
+    }
+}
