@@ -1,9 +1,21 @@
 //! `helm template`, as far as its flags are those of [`convoy_helm::TemplateFlags`]: for comparing with Helm.
 
-use convoy_helm::{Chart, LoadError, TemplateError, TemplateFlags, template};
+use convoy_helm::{Chart, Entropy, Environment, LoadError, TemplateError, TemplateFlags, template};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+
+/// Good enough for trying: not for secrets.
+struct Hashes(std::collections::hash_map::RandomState, u64);
+
+impl Entropy for Hashes {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.1 += 1;
+            *byte = std::hash::BuildHasher::hash_one(&self.0, self.1) as u8;
+        }
+    }
+}
 
 fn main() -> ExitCode {
     match run() {
@@ -52,10 +64,13 @@ fn run() -> Result<Vec<u8>, String> {
         [chart] => ("release-name".to_owned(), chart.clone()),
         _ => return Err("expected NAME and CHART".to_owned()),
     };
+    let since = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i128);
+    let now = jiff::Timestamp::from_nanosecond(since).unwrap_or_default();
+    let mut environment = Environment::new(now, Hashes(std::collections::hash_map::RandomState::new(), 0));
     let mut read =
         |name: &str| std::fs::read(name).map_err(|_| format!("open {name}: no such file or directory"));
     let load = || load(Path::new(&chart));
-    template(&name, &flags, &mut read, load, &mut ()).map_err(|error: TemplateError| {
+    template(&name, &flags, &mut read, load, &mut environment).map_err(|error: TemplateError| {
         let hint =
             if error.has_debug_hint() { "\n\nUse --debug flag to render out invalid YAML" } else { "" };
         format!("{error}{hint}")

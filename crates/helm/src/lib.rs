@@ -34,6 +34,7 @@ pub use archive::ArchiveError;
 pub use capabilities::{Capabilities, KubeVersion, KubeVersionError};
 pub use chart::{Chart, File, LoadError};
 pub use coalesce::TypeMismatch;
+pub use functions::{Entropy, Environment};
 pub use ignore::{IgnoreError, IgnoreRules};
 pub use loose::TypedError;
 pub use manifest::{Hook, HookEvent, Manifest, ManifestError};

@@ -14,7 +14,13 @@ pub(crate) struct ParsedTemplates(Arc<Mutex<Kept>>);
 struct Kept {
     texts: HashMap<String, (Str, Parsed)>,
     /// The set of the last render: which dependencies are enabled seldom changes.
-    last: Option<(Vec<(String, Str)>, Arc<Templates>)>,
+    last: Option<Set>,
+}
+
+struct Set {
+    /// Names and texts, in order.
+    wanted: Vec<(String, Str)>,
+    templates: Arc<Templates>,
 }
 
 /// Texts kept beyond the set of one render: aliases give one file several names.
@@ -34,10 +40,10 @@ impl ParsedTemplates {
     /// The name of the template that cannot be parsed, and why.
     pub(crate) fn set(&self, wanted: Vec<(String, Str)>) -> Result<Arc<Templates>, (String, ParseError)> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((names, templates)) = &kept.last
-            && *names == wanted
+        if let Some(last) = &kept.last
+            && last.wanted == wanted
         {
-            return Ok(Arc::clone(templates));
+            return Ok(Arc::clone(&last.templates));
         }
         let mut templates = Templates::new();
         for (name, text) in &wanted {
@@ -54,7 +60,7 @@ impl ParsedTemplates {
             }
         }
         let templates = Arc::new(templates);
-        kept.last = Some((wanted, Arc::clone(&templates)));
+        kept.last = Some(Set { wanted, templates: Arc::clone(&templates) });
         Ok(templates)
     }
 }

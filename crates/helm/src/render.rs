@@ -5,13 +5,13 @@ use crate::chart::{Chart, File};
 use crate::coalesce::{Nulls, TypeMismatch, coalesce_values};
 use crate::exec_text;
 use crate::files::Files;
+use crate::functions::{Environment, without_no_value};
 use crate::manifest::{self, Hook, Manifest, ManifestError};
 use crate::schema::{self, SchemaError};
 use crate::semver::is_compatible;
 use crate::tree::Node;
 use crate::values::{Values, to_map};
 use convoy_gotemplate::{Limits, Map, MissingKey, Session, Str, Value};
-use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ impl RenderError {
     }
 }
 
-/// Renders a chart. `host` is the state that its functions use: `functions::Environment`.
+/// Renders a chart. The environment is for one render.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ pub fn render(
     values: &Values,
     release: &ReleaseOptions,
     capabilities: &Capabilities,
-    host: &mut dyn Any,
+    environment: &mut Environment<'static>,
 ) -> Result<Rendered, RenderError> {
     let given = to_map(values);
     let mut root = Node::new(chart);
@@ -136,7 +136,7 @@ pub fn render(
             found: capabilities.kube_version.version.clone(),
         });
     }
-    let mut files = Engine::run(&root, &values, release, capabilities, host)?;
+    let mut files = Engine::run(&root, &values, release, capabilities, environment)?;
     let notes_path = format!("{}/templates/NOTES.txt", root.metadata.name);
     let notes = files.get(&notes_path).cloned().unwrap_or_default();
     files.retain(|path, _| !path.ends_with("NOTES.txt"));
@@ -177,7 +177,7 @@ impl Engine {
         values: &Map,
         release: &ReleaseOptions,
         capabilities: &Capabilities,
-        host: &mut dyn Any,
+        environment: &mut Environment<'static>,
     ) -> Result<BTreeMap<String, Str>, RenderError> {
         let release_map = Value::map([
             ("Name", Value::string(release.name.as_str())),
@@ -201,8 +201,10 @@ impl Engine {
             let text = exec_text::parse_error(&file, &error.to_string());
             RenderError::Parse { file, line: error.line(), text }
         })?;
-        let mut session =
-            Session::new().with_limits(release.limits).with_missing_key(MissingKey::Zero).with_host(host);
+        let mut session = Session::new()
+            .with_limits(release.limits)
+            .with_missing_key(MissingKey::Zero)
+            .with_host(environment);
         let mut rendered = BTreeMap::new();
         for path in order {
             let Some(template) = templates.get(path) else { continue };
@@ -220,31 +222,10 @@ impl Engine {
                 let text = exec_text::exec_error(path, &error.to_string());
                 RenderError::Execute { file: path.clone(), text, limit: error.reached_limit() }
             })?;
-            rendered.insert(path.clone(), Str::from(without_no_value(output)));
+            rendered.insert(path.clone(), without_no_value(&output));
         }
         Ok(rendered)
     }
-}
-
-/// Go prints this for what is missing, also when it is told not to.
-const NO_VALUE: &[u8] = b"<no value>";
-
-fn without_no_value(output: Vec<u8>) -> Vec<u8> {
-    let starts = |at: usize| output.get(at..).is_some_and(|rest| rest.starts_with(NO_VALUE));
-    if !(0..output.len()).any(starts) {
-        return output;
-    }
-    let mut kept = Vec::with_capacity(output.len());
-    let mut at = 0;
-    while let Some(&byte) = output.get(at) {
-        if starts(at) {
-            at += NO_VALUE.len();
-        } else {
-            kept.push(byte);
-            at += 1;
-        }
-    }
-    kept
 }
 
 /// The templates of a chart and of the charts in it, each with what it is given; returns the chart's.

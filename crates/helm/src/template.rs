@@ -2,12 +2,12 @@
 
 use crate::capabilities::{Capabilities, KubeVersion, KubeVersionError};
 use crate::chart::{Chart, LoadError};
+use crate::functions::Environment;
 use crate::manifest::{HookEvent, split, trim_end, trim_start};
 use crate::path_match::path_match;
 use crate::render::{ReleaseOptions, RenderError, Rendered, render};
 use crate::strvals::{Mode, SetError, set};
 use crate::values::{Data, Values, ValuesError, lay_over, read_values};
-use std::any::Any;
 
 /// The flags of `helm template` that change what it prints.
 #[derive(Clone, Debug, Default)]
@@ -183,7 +183,7 @@ impl TemplateFlags {
 }
 
 /// What `helm template NAME CHART` prints. `load` is asked for the chart once the values are read, so that
-/// errors come in Helm's order; `host` is as for [`render`].
+/// errors come in Helm's order.
 ///
 /// # Errors
 ///
@@ -193,7 +193,7 @@ pub fn template(
     flags: &TemplateFlags,
     read_file: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
     load: impl FnOnce() -> Result<Chart, LoadError>,
-    host: &mut dyn Any,
+    environment: &mut Environment<'static>,
 ) -> Result<Vec<u8>, TemplateError> {
     let capabilities = flags.capabilities()?;
     let values = flags.merge_values(read_file)?;
@@ -207,7 +207,7 @@ pub fn template(
         skip_schema: flags.skip_schema_validation,
         ..ReleaseOptions::default()
     };
-    let rendered = render(&chart, &values, &release, &capabilities, host)?;
+    let rendered = render(&chart, &values, &release, &capabilities, environment)?;
     let all = print(&rendered, flags);
     if flags.show_only.is_empty() { Ok(all) } else { show_only(&all, &flags.show_only) }
 }

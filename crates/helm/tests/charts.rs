@@ -3,10 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
 
 use convoy_helm::{
-    ArchiveError, Capabilities, Chart, HookEvent, LoadError, ReleaseOptions, RenderError, Rendered,
-    TemplateError, TemplateFlags, Values, render, template,
+    ArchiveError, Capabilities, Chart, Entropy, Environment, HookEvent, LoadError, ReleaseOptions,
+    RenderError, Rendered, TemplateError, TemplateFlags, Values, render, template,
 };
 use std::io::Write as _;
+
+struct Zeros;
+
+impl Entropy for Zeros {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+}
+
+fn environment() -> Environment<'static> {
+    Environment::new(jiff::Timestamp::UNIX_EPOCH, Zeros)
+}
 
 fn files(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
@@ -26,7 +38,7 @@ fn chart(list: &[(&str, &str)]) -> Result<Chart, LoadError> {
 
 fn rendered(list: &[(&str, &str)]) -> Result<Rendered, RenderError> {
     let chart = chart(list).unwrap();
-    render(&chart, &Values::new(), &ReleaseOptions::default(), &Capabilities::default(), &mut ())
+    render(&chart, &Values::new(), &ReleaseOptions::default(), &Capabilities::default(), &mut environment())
 }
 
 /// A .tgz of these files below a folder.
@@ -47,7 +59,7 @@ fn archive(folder: &str, list: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn print(list: &[(&str, &str)], flags: &TemplateFlags) -> Result<String, TemplateError> {
-    let output = template("rel", flags, &mut |_| Ok(Vec::new()), || chart(list), &mut ())?;
+    let output = template("rel", flags, &mut |_| Ok(Vec::new()), || chart(list), &mut environment())?;
     Ok(String::from_utf8(output).unwrap())
 }
 
@@ -169,7 +181,8 @@ fn subcharts_stand_in_folders_and_archives() {
     all.push(("charts/db-0.1.0.tgz".to_owned(), tgz));
     let chart = Chart::load(all).unwrap();
     let release = ReleaseOptions::default();
-    let rendered = render(&chart, &Values::new(), &release, &Capabilities::default(), &mut ()).unwrap();
+    let rendered =
+        render(&chart, &Values::new(), &release, &Capabilities::default(), &mut environment()).unwrap();
     let found: Vec<(&str, &str)> =
         rendered.manifests.iter().map(|m| (m.source.as_str(), m.kind.as_str())).collect();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
 
-use convoy_helm::{Chart, TemplateFlags, template};
+use convoy_helm::{Chart, Entropy, Environment, TemplateFlags, template};
 use serde_json::Value;
 
 /// The template of every chart in `data/values.jsonl`.
@@ -13,6 +13,18 @@ v: |
 w: |
  {{ range .Chart.Dependencies }}{{ .Name }}={{ .Enabled }}/{{ .ImportValues }} {{ end }}
 "#;
+
+struct Zeros;
+
+impl Entropy for Zeros {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+}
+
+fn environment() -> Environment<'static> {
+    Environment::new(jiff::Timestamp::UNIX_EPOCH, Zeros)
+}
 
 fn cases(text: &str) -> impl Iterator<Item = Value> + '_ {
     text.lines().map(|line| serde_json::from_str(line).unwrap())
@@ -25,7 +37,7 @@ fn without_type(output: &str) -> String {
 
 fn check(case: &Value, files: Vec<(String, String)>, flags: &TemplateFlags, values: &str) {
     let mut read = |_: &str| Ok(values.as_bytes().to_vec());
-    let outcome = template("r", flags, &mut read, || Chart::load(files), &mut ());
+    let outcome = template("r", flags, &mut read, || Chart::load(files), &mut environment());
     match (case.get("output").and_then(Value::as_str), outcome) {
         (Some(wanted), Ok(found)) => {
             let found = String::from_utf8(found).unwrap();
