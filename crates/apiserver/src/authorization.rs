@@ -117,7 +117,11 @@ impl Authorizer for Union {
                 let found =
                     rules.get(list).and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
                 if let Some(serde_json::Value::Array(all)) = out.get_mut(list) {
-                    all.extend(found);
+                    for rule in found {
+                        if !all.contains(&rule) {
+                            all.push(rule);
+                        }
+                    }
                 }
             }
             for field in ["incomplete", "evaluationError"] {

@@ -15,13 +15,18 @@ use crate::protobuf;
 /// Most duplicate fields that are reported.
 const MAX_DUPLICATES: usize = 64;
 
-/// Reads an object from a body of the media type that the headers name.
+/// Reads an object of a kind from a body of the media type that the headers name.
 ///
 /// # Errors
 /// 415 for other media types, 400 for what cannot be read.
-pub fn object(headers: &HeaderMap, body: &Bytes) -> Result<Body, Status> {
+pub fn object(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Body, Status> {
     let read = match content_type(headers)? {
-        ContentType::Json => json(body)?,
+        ContentType::Json => json(body).map_err(|status| {
+            let why = status.message;
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why}"
+            ))
+        })?,
         ContentType::Yaml => yaml(body)?,
         ContentType::Protobuf => protobuf::decode(body)
             .map(Body::from)
@@ -43,10 +48,10 @@ pub fn json(body: &[u8]) -> Result<Body, Status> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let mut path = String::new();
     let seed = Seed { path: &mut path, duplicates: &mut duplicates };
-    let object =
-        seed.deserialize(&mut deserializer)
-            .and_then(|object| deserializer.end().map(|()| object))
-            .map_err(|error| Status::bad_request(format!("the body of the request is no JSON: {error}")))?;
+    let object = seed
+        .deserialize(&mut deserializer)
+        .and_then(|object| deserializer.end().map(|()| object))
+        .map_err(|error| Status::bad_request(format!("{error}")))?;
     Ok(Body { object, duplicates })
 }
 
@@ -174,7 +179,7 @@ mod tests {
         let headers = HeaderMap::new();
         let deep = "[".repeat(100_000);
         for bad in ["", "[]", "{", "{} x", "\"a\"", deep.as_str()] {
-            let status = object(&headers, &Bytes::copy_from_slice(bad.as_bytes())).unwrap_err();
+            let status = object(&headers, &Bytes::copy_from_slice(bad.as_bytes()), "Thing").unwrap_err();
             assert_eq!(status.code, 400, "{bad:.10}");
         }
     }

@@ -96,7 +96,9 @@ fn tagged(document: &Document, content_type: &str, headers: &HeaderMap, accepted
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         answer
     } else if aggregated || (accepted.format == Format::Json && !accepted.pretty) {
-        http::Response::new(response::full(document.json.clone()))
+        let mut answer = http::Response::new(response::full(document.json.clone()));
+        response::describe(&mut answer, accepted);
+        answer
     } else {
         response::value(StatusCode::OK, &document.value, accepted)
     };
@@ -106,8 +108,10 @@ fn tagged(document: &Document, content_type: &str, headers: &HeaderMap, accepted
             headers.insert(name, value);
         }
     }
-    headers.insert(VARY, HeaderValue::from_static("Accept"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    if aggregated {
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    }
     answer
 }
 

@@ -48,6 +48,7 @@ pub fn text(code: StatusCode, body: impl Into<String>) -> Response {
     let body: String = body.into();
     let mut response = bytes(code, "text/plain; charset=utf-8", body);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 

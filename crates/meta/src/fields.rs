@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::field_error::go_quote;
-
 /// One requirement: a field that has, or has not, a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
@@ -27,7 +25,7 @@ pub struct FieldSelector {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldSelectorError {
     /// A term without an operator.
-    #[error("invalid selector: {}; can't understand {}", go_quote(.selector), go_quote(.term))]
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Syntax {
         /// The whole selector.
         selector: String,
@@ -215,7 +213,7 @@ mod tests {
         }
         assert_eq!(
             FieldSelector::parse("abc").unwrap_err().to_string(),
-            "invalid selector: \"abc\"; can't understand \"abc\""
+            "invalid selector: 'abc'; can't understand 'abc'"
         );
     }
 

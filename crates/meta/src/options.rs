@@ -270,7 +270,7 @@ fn field_validation(query: &Query, errors: &mut Vec<FieldError>) -> FieldValidat
             errors.push(FieldError::not_supported(
                 "fieldValidation",
                 other,
-                &["", "Ignore", "Warn", "Strict"],
+                &["", "Ignore", "Strict", "Warn"],
             ));
             FieldValidation::Warn
         }

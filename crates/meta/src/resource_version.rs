@@ -63,7 +63,9 @@ impl ContinueToken {
     /// # Errors
     /// 400 for a token that this server never gave out, among them keys that would leave the prefix.
     pub fn decode(text: &str) -> Result<Self, Status> {
-        let refused = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
+        let refused = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
         if text.len() > MAX_TOKEN_BYTES {
             return Err(refused("too long"));
         }

@@ -430,10 +430,9 @@ impl Status {
 
     /// 406: none of the media types the client accepts is served.
     pub fn not_acceptable(served: &[&str]) -> Self {
-        Self::failure(
-            Reason::NotAcceptable,
-            format!("only the following media types are accepted: {}", served.join(", ")),
-        )
+        let list = served.join(", ");
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
+        Self::failure(Reason::NotAcceptable, message).with_details(StatusDetails::default())
     }
 
     /// 415: the body's media type is not understood.
@@ -447,9 +446,9 @@ impl Status {
         )
     }
 
-    /// 413 `Request entity is too large: <message>`.
+    /// 413 `Request entity too large: <message>`.
     pub fn request_entity_too_large(message: impl fmt::Display) -> Self {
-        Self::failure(Reason::RequestEntityTooLarge, format!("Request entity is too large: {message}"))
+        Self::failure(Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
     /// 429 with the seconds to wait.

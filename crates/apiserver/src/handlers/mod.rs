@@ -126,8 +126,17 @@ impl Api {
     }
 
     async fn resource(&self, call: &Call, request: &ResourceRequest) -> Response {
-        let Some(resource) = self.find(request) else { return not_found() };
         let accepted = accept(&call.headers, &call.query, &[]).unwrap_or_default();
+        let unknown = || {
+            let resources = self.registry.table().load();
+            let mut served = resources.iter();
+            if served.any(|one| one.group == request.group && one.version == request.version) {
+                response::status(&Status::unknown_resource(), &accepted)
+            } else {
+                not_found()
+            }
+        };
+        let Some(resource) = self.find(request) else { return unknown() };
         let key = (request.group_resource(), request.subresource.clone());
         if let Some(connect) = self.connects.get(&key) {
             return connect.connect(call, &resource).await;
@@ -135,7 +144,7 @@ impl Api {
         let served = matches!(request.subresource.as_str(), "" | "status" | "finalize")
             && (request.subresource.is_empty() || resource.subresource(&request.subresource).is_some());
         if !served || !request.rest.is_empty() {
-            return not_found();
+            return unknown();
         }
         match self.verb(call, request, &resource).await {
             Ok(answer) => answer,
@@ -169,7 +178,9 @@ impl Api {
         let misplaced = resource.namespaced()
             && !request.in_namespace
             && !matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
-        let misnamed = verb == Verb::Create && request.named;
+        let by_name = matches!(verb, Verb::Update | Verb::Patch);
+        let misnamed =
+            verb == Verb::Create && request.named || by_name && !request.named || call.method == Method::HEAD;
         if !allows(verb) || misplaced || misnamed {
             return Err(Status::method_not_allowed());
         }

@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use convoy_meta::{GroupVersionKind, validation};
 use convoy_registry::{ResourceDef, Scope, Strategy, Subresource, Verb};
-use convoy_schema::{BuiltIn, catalogue};
+use convoy_schema::{BuiltIn, Definitions, Structural, catalogue};
 use convoy_smd::SchemaSet;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::columns;
 use super::core_strategies;
@@ -47,6 +47,23 @@ static MERGE_SCHEMAS: LazyLock<Option<SchemaSet>> = LazyLock::new(|| {
     SchemaSet::from_openapi(&components).inspect_err(|error| tracing::error!(%error, "merge schemas")).ok()
 });
 
+const SECRET: &str = "io.k8s.api.core.v1.Secret";
+
+/// The schema of Secrets without the format of their data: the message of a schema repeats the value at
+/// fault, which must not happen here. The strategy checks the format.
+static SECRET_SCHEMA: LazyLock<Option<Structural>> = LazyLock::new(|| {
+    let needed = |name: &str| name == SECRET || name.starts_with("io.k8s.apimachinery.");
+    let all = catalogue().schemas.iter().filter(|(name, _)| needed(name));
+    let mut schemas: Map<String, Value> = all.map(|(name, schema)| (name.clone(), schema.clone())).collect();
+    let items = schemas
+        .get_mut(SECRET)
+        .and_then(|schema| schema.pointer_mut("/properties/data/additionalProperties"));
+    if let Some(items) = items.and_then(Value::as_object_mut) {
+        items.remove("format");
+    }
+    Definitions::new(&schemas).ok()?.structural(SECRET)
+});
+
 fn verb(name: &String) -> Option<Verb> {
     Verb::ALL.into_iter().find(|verb| verb.as_str() == name)
 }
@@ -72,7 +89,7 @@ pub fn built_in(kind: &BuiltIn) -> ResourceDef {
             }
         })
         .collect();
-    def.schema = catalogue().structural(kind);
+    def.schema = if kind.definition == SECRET { SECRET_SCHEMA.clone() } else { catalogue().structural(kind) };
     if let Some(schema) = MERGE_SCHEMAS.as_ref().and_then(|set| set.get(&kind.definition)) {
         def.merge_schema = schema;
     }
@@ -111,6 +128,7 @@ pub fn built_in(kind: &BuiltIn) -> ResourceDef {
         ("", "namespaces") => Arc::new(convoy_registry::namespace::NamespaceStrategy),
         ("", "secrets") => Arc::new(core_strategies::Secrets),
         ("", "configmaps") => Arc::new(core_strategies::ConfigMaps),
+        ("coordination.k8s.io", "leases") => Arc::new(core_strategies::Leases),
         _ => Arc::new(columns::Printed::of(kind)),
     };
     def.strategy = special;

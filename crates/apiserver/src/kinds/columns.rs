@@ -22,7 +22,6 @@ impl Printed {
         let printer = match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Event") => Some(Printer { columns: event_columns, cells: event }),
             ("events.k8s.io", "Event") => Some(Printer { columns: event_columns, cells: new_event }),
-            ("coordination.k8s.io", "Lease") => Some(Printer { columns: lease_columns, cells: lease }),
             ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
                 Some(Printer { columns: role_columns, cells: role })
             }
@@ -151,14 +150,6 @@ fn event_cells(
         json!(times),
         name(object),
     ]
-}
-
-fn lease_columns() -> Vec<TableColumn> {
-    vec![TableColumn::name_column(), column("Holder"), TableColumn::age_column()]
-}
-
-fn lease(object: &Value, now: jiff::Timestamp) -> Vec<Value> {
-    vec![name(object), text(object, "/spec/holderIdentity").into(), age(object, now)]
 }
 
 fn role_columns() -> Vec<TableColumn> {

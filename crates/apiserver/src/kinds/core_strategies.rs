@@ -98,7 +98,7 @@ impl Strategy for Secrets {
         for (key, value) in object.get("data").and_then(Value::as_object).into_iter().flatten() {
             if STANDARD.decode(value.as_str().unwrap_or_default()).is_err() {
                 // The value is not repeated: it is a secret.
-                errors.push(FieldError::forbidden(format!("data[{key}]"), "must be base64"));
+                errors.push(FieldError::forbidden(format!("data[{key}]"), "illegal base64 data"));
             }
         }
         let required: &[&str] = match object.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -175,6 +175,38 @@ impl Strategy for ConfigMaps {
 
     fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value> {
         vec![name(object), json!(count(object, &["data", "binaryData"])), age(object, now)]
+    }
+}
+
+/// Leases: a positive duration, and a holder in the table.
+#[derive(Debug)]
+pub(super) struct Leases;
+
+impl Strategy for Leases {
+    fn validate(&self, _context: &RequestContext, object: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let number = |field: &str| object.pointer(&format!("/spec/{field}")).and_then(Value::as_i64);
+        if let Some(seconds) = number("leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+            let detail = "must be greater than 0";
+            errors.push(FieldError::invalid("spec.leaseDurationSeconds", seconds, detail));
+        }
+        if let Some(count) = number("leaseTransitions").filter(|count| *count < 0) {
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid("spec.leaseTransitions", count, detail));
+        }
+        errors
+    }
+
+    fn table_columns(&self) -> Option<Vec<TableColumn>> {
+        Some(vec![
+            TableColumn::name_column(),
+            TableColumn::new("Holder", "string", "Who holds the lease."),
+            TableColumn::age_column(),
+        ])
+    }
+
+    fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value> {
+        vec![name(object), super::columns::text(object, "/spec/holderIdentity").into(), age(object, now)]
     }
 }
 

@@ -97,7 +97,7 @@ impl Review {
         if call.method != Method::POST {
             return Err(Status::method_not_allowed());
         }
-        let mut review = decode::object(&call.headers, &call.body)?.object;
+        let mut review = decode::object(&call.headers, &call.body, &resource.kind)?.object;
         let gvk = resource.gvk();
         let foreign = |found: &str, own: &str| !found.is_empty() && found != own;
         if foreign(review.kind(), &gvk.kind) || foreign(review.api_version(), &gvk.api_version()) {
@@ -105,7 +105,10 @@ impl Review {
         }
         let spec = review.get("spec").cloned().unwrap_or_else(|| json!({}));
         let status = match self.question {
-            Question::WhoAmI => json!({ "userInfo": call.user }),
+            Question::WhoAmI => {
+                review.set_creation_timestamp(call.now);
+                json!({ "userInfo": call.user })
+            }
             Question::Token => self.token(call, &spec).await,
             Question::SelfRules => self.authorizer.rules(&call.user, &text(&spec, "namespace")).await,
             Question::Access | Question::SelfAccess => {
@@ -140,8 +143,9 @@ impl Review {
             } else {
                 "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             };
+            let path = if both { "spec.nonResourceAttributes" } else { "spec.resourceAttributes" };
             let value = spec.get("nonResourceAttributes").cloned().unwrap_or_default();
-            errors.push(FieldError::invalid("spec.nonResourceAttributes", value, detail));
+            errors.push(FieldError::invalid(path, value, detail));
         }
         if self.question == Question::Access && text(spec, "user").is_empty() && !has("groups") {
             errors.push(FieldError::invalid(
@@ -150,7 +154,11 @@ impl Review {
                 "at least one of user or group must be specified",
             ));
         }
-        if errors.is_empty() { Ok(()) } else { Err(Status::invalid(kind, review.name(), &errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Status::invalid(&GroupKind::new(kind.group.as_str(), ""), review.name(), &errors))
+        }
     }
 
     async fn token(&self, call: &Call, spec: &Value) -> Value {
@@ -168,7 +176,7 @@ impl Review {
         };
         match self.authenticator.authenticate(&credentials).await {
             Ok(Some(user)) => json!({"authenticated": true, "user": user.authenticated()}),
-            Ok(None) | Err(_) => json!({"user": {}, "error": "the token is not valid"}),
+            Ok(None) | Err(_) => json!({"user": {}, "error": "invalid bearer token"}),
         }
     }
 }
