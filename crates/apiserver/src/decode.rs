@@ -15,11 +15,19 @@ use crate::protobuf;
 /// Most duplicate fields that are reported.
 const MAX_DUPLICATES: usize = 64;
 
+/// Reads an object of any kind; see [`object_of`].
+///
+/// # Errors
+/// 415 for other media types, 400 for what cannot be read.
+pub fn object(headers: &HeaderMap, body: &Bytes) -> Result<Body, Status> {
+    object_of(headers, body, "Object")
+}
+
 /// Reads an object of a kind from a body of the media type that the headers name.
 ///
 /// # Errors
 /// 415 for other media types, 400 for what cannot be read.
-pub fn object(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Body, Status> {
+pub fn object_of(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Body, Status> {
     let read = match content_type(headers)? {
         ContentType::Json => json(body).map_err(|status| {
             let why = status.message;
@@ -179,7 +187,7 @@ mod tests {
         let headers = HeaderMap::new();
         let deep = "[".repeat(100_000);
         for bad in ["", "[]", "{", "{} x", "\"a\"", deep.as_str()] {
-            let status = object(&headers, &Bytes::copy_from_slice(bad.as_bytes()), "Thing").unwrap_err();
+            let status = object(&headers, &Bytes::copy_from_slice(bad.as_bytes())).unwrap_err();
             assert_eq!(status.code, 400, "{bad:.10}");
         }
     }

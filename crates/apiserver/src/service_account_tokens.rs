@@ -143,7 +143,7 @@ impl ServiceAccountTokens {
             return Err(Status::method_not_allowed());
         }
         let request = call.resource();
-        let mut answer = decode::object(&call.headers, &call.body, "TokenRequest")?.object;
+        let mut answer = decode::object_of(&call.headers, &call.body, "TokenRequest")?.object;
         let account = self.account(&request.namespace, &request.name).await?;
         let asked = answer.pointer("/spec/expirationSeconds").and_then(Value::as_i64);
         let seconds = asked.unwrap_or(DEFAULT_SECONDS);

@@ -28,7 +28,7 @@ impl Api {
         resource: &Resource,
     ) -> Result<Response, Status> {
         let options = CreateOptions::parse(&call.query)?;
-        let body = decode::object(&call.headers, &call.body, &resource.kind)?;
+        let body = decode::object_of(&call.headers, &call.body, &resource.kind)?;
         let mut context = context(call, options.field_manager.as_ref());
         context.dry_run = options.dry_run;
         context.field_validation = options.field_validation;
@@ -43,7 +43,7 @@ impl Api {
         resource: &Resource,
     ) -> Result<Response, Status> {
         let options = CreateOptions::parse_update(&call.query)?;
-        let body = decode::object(&call.headers, &call.body, &resource.kind)?;
+        let body = decode::object_of(&call.headers, &call.body, &resource.kind)?;
         let mut context = context(call, options.field_manager.as_ref());
         context.dry_run = options.dry_run;
         context.field_validation = options.field_validation;
@@ -142,7 +142,7 @@ fn delete_options(call: &Call) -> Result<DeleteOptions, Status> {
     if call.body.is_empty() {
         DeleteOptions::parse(&call.query)
     } else {
-        let body = decode::object(&call.headers, &call.body, "DeleteOptions")?;
+        let body = decode::object_of(&call.headers, &call.body, "DeleteOptions")?;
         DeleteOptions::from_body(&body.object, &call.query)
     }
 }

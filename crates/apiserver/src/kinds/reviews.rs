@@ -97,7 +97,7 @@ impl Review {
         if call.method != Method::POST {
             return Err(Status::method_not_allowed());
         }
-        let mut review = decode::object(&call.headers, &call.body, &resource.kind)?.object;
+        let mut review = decode::object_of(&call.headers, &call.body, &resource.kind)?.object;
         let gvk = resource.gvk();
         let foreign = |found: &str, own: &str| !found.is_empty() && found != own;
         if foreign(review.kind(), &gvk.kind) || foreign(review.api_version(), &gvk.api_version()) {
