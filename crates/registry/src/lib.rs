@@ -21,6 +21,7 @@ pub mod garbage;
 mod json_path;
 mod metadata;
 pub mod namespace;
+mod patch_failure;
 mod read;
 mod registry;
 mod resource;

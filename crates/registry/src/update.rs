@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use convoy_meta::{FieldError, GroupKind, Object, Reason, Status, StatusCause, StatusDetails};
-use convoy_smd::{ApplyError, JsonPatchError, MergePatchError, StrategicPatchError};
+use convoy_meta::{FieldError, GroupKind, Object, Reason, Status};
 use convoy_storage::StorageError;
 use convoy_storage::watch_cache::Entry;
 use serde_json::Value;
 
 use crate::failure::{fault_status, storage_status};
+use crate::patch_failure::{apply_status, json_patch_status, merge_patch_status, strategic_patch_status};
 use crate::write::{Refusal, Target, encode, keep_times_of_no_op};
 use crate::{Body, Operation, Patch, Registry, RequestContext, Resource, Written};
 
@@ -374,49 +374,4 @@ fn content_differs(resource: &Resource, new: &Value, old: &Value) -> bool {
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new != old };
     new.iter().filter(|(key, _)| counts(key)).any(|(key, value)| old.get(key) != Some(value))
         || old.keys().any(|key| counts(key) && !new.contains_key(key))
-}
-
-fn apply_status(error: ApplyError) -> Status {
-    match error {
-        ApplyError::Conflict(conflicts) => {
-            let causes = conflicts
-                .causes
-                .iter()
-                .map(|conflict| StatusCause {
-                    reason: "FieldManagerConflict".into(),
-                    message: conflict.message(),
-                    field: conflict.field.clone(),
-                })
-                .collect();
-            Status::apply_conflict(causes, conflicts.to_string())
-        }
-        ApplyError::BadRequest(text) => Status::bad_request(text),
-        other => Status::failure(Reason::Unknown, other.to_string()),
-    }
-}
-
-fn json_patch_status(error: JsonPatchError) -> Status {
-    match error {
-        JsonPatchError::NotAPatch { .. } => Status::bad_request(format!("error decoding patch: {error}")),
-        JsonPatchError::TooManyOperations { .. } => Status::request_entity_too_large(error),
-        other => unprocessable(&other),
-    }
-}
-
-fn strategic_patch_status(error: StrategicPatchError) -> Status {
-    match error {
-        StrategicPatchError::Format(_) => Status::bad_request(error.to_string()),
-        StrategicPatchError::ListOfLists => unprocessable(&error),
-        other => Status::failure(Reason::Unknown, other.to_string()),
-    }
-}
-
-fn unprocessable(error: &dyn std::error::Error) -> Status {
-    let cause = StatusCause { message: error.to_string(), ..StatusCause::default() };
-    Status::failure(Reason::Invalid, "the server rejected our request due to an error in our request")
-        .with_details(StatusDetails { causes: vec![cause], ..StatusDetails::default() })
-}
-
-fn merge_patch_status(error: &MergePatchError) -> Status {
-    Status::bad_request(format!("error decoding patch: {error}"))
 }

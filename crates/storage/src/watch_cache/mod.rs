@@ -11,6 +11,7 @@
 mod cache;
 mod entry;
 mod event;
+mod state;
 mod watcher;
 
 pub use cache::{At, CacheError, CacheLimits, CachedList, WatchCache};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::cache::{Inner, Scope, ScopeState, Step};
+use super::state::{Inner, Scope, ScopeState, Step};
 use super::{At, CacheError, Delivery, Entry, Selector};
 
 /// Events that a watcher gets at once at most.
