@@ -465,6 +465,11 @@ pub trait Object {
         None
     }
 
+    /// Its text in JSON and YAML when it has one there (a `MarshalJSON` or `MarshalText` method).
+    fn json(&self) -> Option<Str> {
+        None
+    }
+
     /// Exported fields in order, for `%v` of a struct without a `String` method and for JSON.
     fn fields(&self) -> Vec<(&'static str, Value)> {
         Vec::new()

@@ -126,7 +126,11 @@ fn conversion(value: &Value, wanted: &str) -> FuncError {
 }
 
 pub(super) fn deep_copy(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    copied(call, &any(args, 0), 0)
+    let value = any(args, 0);
+    if value.is_nil() {
+        return Err(FuncError::new("reflect: call of reflect.Value.Type on zero Value"));
+    }
+    copied(call, &value, 0)
 }
 
 fn copied(call: &mut Call<'_, '_>, value: &Value, depth: usize) -> Outcome {

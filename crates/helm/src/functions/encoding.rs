@@ -70,7 +70,7 @@ fn decode(text: &[u8], alphabet: &[u8], bits: u32, group: usize, name: &str) -> 
                 for _ in digits + 1..per_group {
                     match input.next() {
                         Some((_, b'=')) => {}
-                        Some((at, _)) => return Err(corrupt(at)),
+                        Some((at, _)) => return Err(corrupt(at.saturating_sub(1))),
                         None => return Err(corrupt(text.len())),
                     }
                 }

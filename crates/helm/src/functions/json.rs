@@ -41,15 +41,14 @@ pub(super) fn plain(value: &Value) -> Plain {
             if let Some(entries) = object.entries() {
                 return Plain::Map(entries);
             }
-            let fields = object.fields();
-            match object.display() {
-                _ if !fields.is_empty() => {
-                    Plain::Map(fields.into_iter().map(|(name, value)| (Str::from(name), value)).collect())
-                }
-                Some(text) => Plain::Text(utf8(&text)),
-                None if object.kind() == Kind::Struct => Plain::Map(Vec::new()),
-                None => Plain::Null,
+            if let Some(text) = object.json() {
+                return Plain::Text(utf8(&text));
             }
+            let fields = object.fields();
+            if fields.is_empty() && !matches!(object.kind(), Kind::Struct | Kind::Ptr) {
+                return Plain::Null;
+            }
+            Plain::Map(fields.into_iter().map(|(name, value)| (Str::from(name), value)).collect())
         }
         Value::Bytes(bytes) => Plain::Text(super::encoding::base64(bytes)),
         other if other.is_any_nil() => Plain::Null,

@@ -72,6 +72,11 @@ fn utf8_of(byte: u8) -> String {
     char::from(byte).to_string()
 }
 
+// At the end of input Go's scanner takes a space, which a word or a number cannot hold.
+fn cut_off(place: &str) -> String {
+    invalid(b' ', place)
+}
+
 fn end() -> String {
     "unexpected end of JSON input".to_owned()
 }
@@ -119,7 +124,12 @@ impl Reader<'_> {
                     let place = format!("in literal {word} (expecting '{}')", char::from(expected));
                     return Err(invalid(byte, &place));
                 }
-                None => return Err(end()),
+                None => {
+                    return Err(cut_off(&format!(
+                        "in literal {word} (expecting '{}')",
+                        char::from(expected)
+                    )));
+                }
             }
         }
         Ok(value)
@@ -137,7 +147,7 @@ impl Reader<'_> {
         if self.digits() {
             return Ok(());
         }
-        Err(self.peek().map_or_else(end, |byte| invalid(byte, place)))
+        Err(invalid(self.peek().unwrap_or(b' '), place))
     }
 
     fn number(&mut self) -> Result<Value, String> {
@@ -171,7 +181,7 @@ impl Reader<'_> {
     fn hex4(&mut self) -> Result<u32, String> {
         let mut code = 0;
         for _ in 0..4 {
-            let byte = self.next().ok_or_else(end)?;
+            let byte = self.next().unwrap_or(b' ');
             let digit = char::from(byte)
                 .to_digit(16)
                 .ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
@@ -188,7 +198,7 @@ impl Reader<'_> {
             match byte {
                 b'"' => return Ok(utf8(&out)),
                 b'\\' => {
-                    let escape = self.next().ok_or_else(end)?;
+                    let escape = self.next().unwrap_or(b' ');
                     match escape {
                         b'"' | b'\\' | b'/' => out.push(escape),
                         b'b' => out.push(8),

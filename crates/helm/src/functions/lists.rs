@@ -15,10 +15,6 @@ fn nil_list() -> Outcome {
 }
 
 pub(super) fn make(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    // Go hands over the variadic slice itself, which is nil without arguments.
-    if args.is_empty() {
-        return nil_list();
-    }
     list(args.to_vec())
 }
 
@@ -178,6 +174,11 @@ pub(super) fn chunk(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 pub(super) fn sort_alpha(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let value = any(args, 0);
     match &value {
+        Value::Bytes(_) => {
+            let mut sorted = strings(call, &value)?;
+            sorted.sort_unstable();
+            Ok(Value::List(List::strings(sorted)))
+        }
         Value::List(items) => {
             let mut sorted = strings(call, &value)?;
             sorted.sort_unstable();

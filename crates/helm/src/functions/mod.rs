@@ -4,9 +4,12 @@
 //! the session as its host. None reaches a network, a file, a clock or a source of randomness.
 
 mod arguments;
+mod date_layout;
+mod dates;
 mod decimal;
 mod defaults;
 mod dicts;
+mod duration;
 mod encoding;
 mod equal;
 mod json;
@@ -21,6 +24,7 @@ mod semver;
 mod strings;
 mod templates;
 mod text;
+mod urls;
 mod words;
 mod yaml;
 
@@ -79,6 +83,7 @@ pub fn functions() -> &'static Functions {
         add_numbers(&mut functions);
         add_collections(&mut functions);
         add_formats(&mut functions);
+        add_dates(&mut functions);
         functions
     });
     &TABLE
@@ -307,10 +312,36 @@ fn add_formats(f: &mut Functions) {
     f.add("semver", fixed(&[String], convoy_gotemplate::Type::Object("*semver.Version")), semver::make);
     f.add("semverCompare", fixed(&[String, String], Bool), semver::compare);
 
+    f.add("urlParse", fixed(&[String], Map), urls::url_parse);
+    f.add("urlJoin", fixed(&[Map], String), urls::url_join);
+
     f.add("include", fixed(&[String, Any], String), templates::include);
     f.add("tpl", fixed(&[String, Any], String), templates::tpl);
     f.add("required", fixed(&[String, Any], Any), templates::required);
     f.add("fail", to_text, templates::fail);
     f.add("lookup", fixed(&[String, String, String, String], Map), templates::lookup);
     f.add("getHostByName", to_text, templates::get_host_by_name);
+}
+
+fn add_dates(f: &mut Functions) {
+    const TIME: convoy_gotemplate::Type = convoy_gotemplate::Type::Object(dates::TIME);
+    f.add("now", fixed(&[], TIME), dates::now);
+    f.add("date", fixed(&[String, Any], String), dates::date);
+    f.add("htmlDate", fixed(&[Any], String), dates::html_date);
+    f.add("htmlDateInZone", fixed(&[Any, String], String), dates::html_date_in_zone);
+    f.add("ago", fixed(&[Any], String), dates::ago);
+    f.add("duration", fixed(&[Any], String), dates::duration_function);
+    f.add("durationRound", fixed(&[Any], String), dates::duration_round);
+    f.add("toDate", fixed(&[String, String], TIME), dates::to_date);
+    f.add("mustToDate", fixed(&[String, String], TIME), dates::must_to_date);
+    f.add("unixEpoch", fixed(&[TIME], String), dates::unix_epoch);
+    for name in ["date_in_zone", "dateInZone"] {
+        f.add(name, fixed(&[String, Any, String], String), dates::date_in_zone);
+    }
+    for name in ["date_modify", "dateModify"] {
+        f.add(name, fixed(&[String, TIME], TIME), dates::date_modify);
+    }
+    for name in ["must_date_modify", "mustDateModify"] {
+        f.add(name, fixed(&[String, TIME], TIME), dates::must_date_modify);
+    }
 }

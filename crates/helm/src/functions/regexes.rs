@@ -70,6 +70,20 @@ pub(super) fn must_find(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     found(call, args, true)
 }
 
+// Go finds nothing inside a rune; the regex crate, which looks at bytes, finds empty matches there.
+fn at_rune(subject: &[u8], found: &regex::bytes::Match<'_>) -> bool {
+    let start = found.start();
+    if !found.is_empty() || subject.get(start).is_none_or(|b| b & 0xC0 != 0x80) {
+        return true;
+    }
+    (1..4).all(|back| {
+        let Some(from) = start.checked_sub(back) else { return true };
+        let width =
+            subject.get(from..).and_then(convoy_gotemplate::decode_rune).map_or(1, |(_, width)| width);
+        width <= back
+    })
+}
+
 fn limit(count: i64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -77,8 +91,12 @@ fn limit(count: i64) -> usize {
 fn found_all(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
     let regex = compiled(call, args, must)?;
     let subject = text(args, 1);
-    let all: Vec<Str> =
-        regex.find_iter(&subject).take(limit(int(args, 2))).map(|m| m.as_bytes().into()).collect();
+    let all: Vec<Str> = regex
+        .find_iter(&subject)
+        .filter(|m| at_rune(&subject, m))
+        .take(limit(int(args, 2)))
+        .map(|m| m.as_bytes().into())
+        .collect();
     call.charge(all.len() * 16)?;
     Ok(Value::List(if all.is_empty() {
         List::nil(convoy_gotemplate::Elem::String)
@@ -101,7 +119,7 @@ fn replaced(call: &mut Call<'_, '_>, args: &[Value], must: bool, literal: bool) 
     let mut out = Vec::with_capacity(subject.len());
     let mut done = 0;
     for captures in regex.captures_iter(&subject) {
-        let Some(whole) = captures.get(0) else { continue };
+        let Some(whole) = captures.get(0).filter(|m| at_rune(&subject, m)) else { continue };
         out.extend_from_slice(subject.get(done..whole.start()).unwrap_or_default());
         if literal {
             out.extend_from_slice(&template);
@@ -185,7 +203,7 @@ fn split_by(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
     }
     let mut parts: Vec<Str> = Vec::new();
     let (mut begin, mut end) = (0, 0);
-    for found in regex.find_iter(&subject).take(limit(count)) {
+    for found in regex.find_iter(&subject).filter(|m| at_rune(&subject, m)).take(limit(count)) {
         if count > 0 && parts.len() + 1 == limit(count) {
             break;
         }

@@ -45,6 +45,10 @@ impl Object for Version {
         Some(self.to_string().into())
     }
 
+    fn json(&self) -> Option<Str> {
+        self.display()
+    }
+
     fn method(&self, name: &str) -> Option<&'static Signature> {
         Some(match name {
             "Major" | "Minor" | "Patch" => &NUMBER,

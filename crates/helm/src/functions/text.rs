@@ -49,14 +49,11 @@ pub(super) fn squote(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
 }
 
 pub(super) fn cat(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
-    let mut out = Vec::new();
+    let mut parts = Vec::with_capacity(args.len());
     for value in args.iter().filter(|v| !v.is_nil()) {
-        if !out.is_empty() {
-            out.push(b' ');
-        }
-        out.extend_from_slice(&plain(call, value)?);
+        parts.push(plain(call, value)?);
     }
-    string(out)
+    string(parts.join(&b' '))
 }
 
 /// Sprig's `strslice`: the elements of a list as strings, without nils; one string for a scalar.
