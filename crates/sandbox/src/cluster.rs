@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::admission::Addresses;
 use crate::reviews::{AllowAll, Reviews};
 use crate::sandbox::Options;
+use crate::scale::Scale;
 use crate::simulator::Simulator;
 use crate::{custom_resources, resources};
 
@@ -124,6 +125,10 @@ impl Cluster {
             .documents(Arc::clone(&openapi) as Arc<dyn convoy_apiserver::Documents>);
         for (group, plural) in resources::REVIEWS {
             api = api.connect(GroupResource::new(*group, *plural), "", Arc::new(Reviews));
+        }
+        for (group, plural) in resources::SCALABLE {
+            let scale = Scale { registry: Arc::clone(&registry) };
+            api = api.connect(GroupResource::new(*group, *plural), "scale", Arc::new(scale));
         }
         let mut builder = ServerBuilder::new(address, identity.serving, Arc::new(api), Arc::clone(&now))
             .authenticator(identity.clients)

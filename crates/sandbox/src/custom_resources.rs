@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use convoy_apiserver::filters::Now;
 use convoy_apiserver::openapi::OpenApi;
-use convoy_meta::{DeleteOptions, FieldError, GetOptions, ListOptions, Object, Status, time};
+use convoy_meta::{DeleteOptions, FieldError, GetOptions, ListOptions, Object, Status, TableColumn, time};
 use convoy_registry::{
     Body, PrinterColumn, Registry, RequestContext, Resource, ResourceDef, Scope, Strategy, Subresource, Verb,
 };
-use convoy_schema::Structural;
 use convoy_schema::openapi::custom_resource_schemas;
+use convoy_schema::{Structural, catalogue};
 use convoy_smd::Schema;
+use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use crate::tables;
 
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 const USER: &str = "system:apiserver";
@@ -41,6 +44,16 @@ impl Strategy for DefinitionStrategy {
 
     fn validate(&self, _context: &RequestContext, object: &Value) -> Vec<FieldError> {
         validate(object)
+    }
+
+    fn table_columns(&self) -> Option<Vec<TableColumn>> {
+        let kind = catalogue().resource(GROUP, "v1", "customresourcedefinitions")?;
+        Some(tables::columns(kind))
+    }
+
+    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        let kind = catalogue().resource(GROUP, "v1", "customresourcedefinitions");
+        kind.map(|kind| tables::cells(kind, object, now)).unwrap_or_default()
     }
 
     fn begin_deletion(&self, _context: &RequestContext, object: &mut Value) {

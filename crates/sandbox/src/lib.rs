@@ -7,7 +7,6 @@
 
 mod admission;
 mod cluster;
-mod columns;
 mod custom_resources;
 mod defaults;
 mod empties;
@@ -15,8 +14,10 @@ mod quantity;
 mod resources;
 mod reviews;
 mod sandbox;
+mod scale;
 mod simulator;
 mod strategy;
+mod tables;
 pub mod workload;
 
 pub use cluster::{Cluster, StartError};

@@ -8,7 +8,6 @@ use convoy_schema::{BuiltIn, catalogue};
 use convoy_smd::SchemaSet;
 use serde_json::Value;
 
-use crate::columns;
 use crate::custom_resources::DefinitionStrategy;
 use crate::strategy::BuiltInStrategy;
 
@@ -20,6 +19,14 @@ pub(crate) const REVIEWS: &[(&str, &str)] = &[
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
     ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+/// Workloads that can be scaled.
+pub(crate) const SCALABLE: &[(&str, &str)] = &[
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("", "replicationcontrollers"),
 ];
 
 /// Whose name may be any part of a path.
@@ -109,7 +116,6 @@ fn definition(kind: &'static BuiltIn, merge_schemas: Option<&SchemaSet>) -> Reso
         def.merge_schema = schema;
     }
     def.strategic_patch = true;
-    def.columns = columns::of(kind);
     def.selectable_fields = selectable_fields(kind).iter().map(|path| (*path).to_owned()).collect();
     def.name_check = match (kind.group.as_str(), kind.kind.as_str()) {
         (RBAC, _) => validation::path_segment_name,
@@ -136,9 +142,10 @@ fn verbs(names: &[String]) -> Vec<Verb> {
     Verb::ALL.into_iter().filter(|verb| names.iter().any(|name| name == verb.as_str())).collect()
 }
 
-/// Status and finalize; the others need containers, nodes or tokens.
+/// Those that are served; the others need containers, nodes or tokens.
 fn subresources(kind: &BuiltIn) -> Vec<Subresource> {
-    let served = kind.subresources.iter().filter(|it| matches!(it.name.as_str(), "status" | "finalize"));
+    let served =
+        kind.subresources.iter().filter(|it| matches!(it.name.as_str(), "finalize" | "scale" | "status"));
     served
         .map(|it| Subresource {
             name: it.name.clone(),

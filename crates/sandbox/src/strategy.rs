@@ -1,20 +1,20 @@
 //! What is special about built-in kinds beyond their schemas: defaults, canonical forms, and the rules
 //! that manifests break most.
 
-use convoy_meta::{FieldError, Object};
+use convoy_meta::{FieldError, Object, TableColumn};
 use convoy_registry::{RequestContext, Strategy};
 use convoy_schema::BuiltIn;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::defaults::{self, Defaults};
-use crate::empties;
+use crate::{empties, tables};
 
 /// A built-in kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BuiltInStrategy {
     kind: &'static str,
-    /// The name of the schema.
-    definition: &'static str,
+    built_in: &'static BuiltIn,
     defaults: Option<Defaults>,
     /// Fields that may not change, by JSON pointer below the object.
     immutable: &'static [&'static str],
@@ -35,7 +35,7 @@ impl BuiltInStrategy {
         let found = IMMUTABLE.iter().find(|it| (it.0, it.1) == (kind.group.as_str(), kind.kind.as_str()));
         Self {
             kind: &kind.kind,
-            definition: &kind.definition,
+            built_in: kind,
             defaults: defaults::of(&kind.group, &kind.kind),
             immutable: found.map_or(&[][..], |it| it.2),
         }
@@ -118,9 +118,17 @@ impl Strategy for BuiltInStrategy {
         errors
     }
 
+    fn table_columns(&self) -> Option<Vec<TableColumn>> {
+        Some(tables::columns(self.built_in))
+    }
+
+    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        tables::cells(self.built_in, object, now)
+    }
+
     fn canonicalise(&self, object: &mut Value) {
         defaults::canonicalise_quantities(self.kind, object);
-        empties::drop_empty(self.definition, object);
+        empties::drop_empty(&self.built_in.definition, object);
     }
 }
 

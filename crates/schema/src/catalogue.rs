@@ -27,6 +27,19 @@ pub struct BuiltInSubresource {
     pub verbs: Vec<String>,
 }
 
+/// A column of `kubectl get`. How its cells are made is kube-apiserver's code, not data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuiltInColumn {
+    /// Such as `Up-to-date`.
+    pub name: String,
+    /// `string`, `integer`, …
+    pub type_: String,
+    /// `name` for the name, otherwise mostly empty.
+    pub format: String,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub priority: i32,
+}
+
 /// A built-in kind in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
@@ -50,6 +63,8 @@ pub struct BuiltIn {
     pub verbs: Vec<String>,
     /// Its subresources, sorted by name.
     pub subresources: Vec<BuiltInSubresource>,
+    /// The columns of `kubectl get`, NAME included; empty for kinds that cannot be listed.
+    pub columns: Vec<BuiltInColumn>,
     /// The name of its schema, such as `io.k8s.api.apps.v1.Deployment`.
     pub definition: String,
 }
@@ -143,6 +158,7 @@ fn names_by_kind(schemas: &Map<String, Value>) -> HashMap<[String; 3], String> {
 
 fn built_in(line: &Value) -> Option<BuiltIn> {
     let subresources = line.get("subresources").and_then(Value::as_array);
+    let columns = line.get("columns").and_then(Value::as_array);
     Some(BuiltIn {
         group: text(line, "group")?,
         version: text(line, "version")?,
@@ -154,7 +170,21 @@ fn built_in(line: &Value) -> Option<BuiltIn> {
         namespaced: line.get("namespaced")?.as_bool()?,
         verbs: texts(line, "verbs"),
         subresources: subresources.into_iter().flatten().map(subresource).collect::<Option<_>>()?,
+        columns: columns.into_iter().flatten().map(column).collect::<Option<_>>()?,
         definition: text(line, "definition")?,
+    })
+}
+
+fn column(entry: &Value) -> Option<BuiltInColumn> {
+    Some(BuiltInColumn {
+        name: text(entry, "name")?,
+        type_: text(entry, "type")?,
+        format: text(entry, "format").unwrap_or_default(),
+        priority: entry
+            .get("priority")
+            .and_then(Value::as_i64)
+            .and_then(|it| i32::try_from(it).ok())
+            .unwrap_or(0),
     })
 }
 

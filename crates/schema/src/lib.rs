@@ -21,5 +21,5 @@ mod prune;
 mod structural;
 mod validate;
 
-pub use catalogue::{BuiltIn, BuiltInSubresource, Catalogue, catalogue};
+pub use catalogue::{BuiltIn, BuiltInColumn, BuiltInSubresource, Catalogue, catalogue};
 pub use structural::{Definitions, ListType, MAX_DEPTH, SchemaError, Structural};

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::workspace;
 
 const AGGREGATED_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const REFERENCE: &str = "#/components/schemas/";
 
 /// What to do with the file.
@@ -129,12 +130,43 @@ fn resources(client: &HttpsClient, definitions: &BTreeMap<String, Value>) -> any
             for version in group["versions"].as_array().into_iter().flatten() {
                 let version_name = version["version"].as_str().context("a version has no name")?;
                 for resource in version["resources"].as_array().into_iter().flatten() {
-                    resources.push(one_resource(name, version_name, resource, &kinds)?);
+                    let mut line = one_resource(name, version_name, resource, &kinds)?;
+                    if let Some(columns) = columns(client, root, name, version_name, resource)? {
+                        line["columns"] = columns;
+                    }
+                    resources.push(line);
                 }
             }
         }
     }
     Ok(resources)
+}
+
+/// The columns of `kubectl get`, of resources that can be listed.
+fn columns(
+    client: &HttpsClient,
+    root: &str,
+    group: &str,
+    version: &str,
+    resource: &Value,
+) -> anyhow::Result<Option<Value>> {
+    if !resource["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == "list")) {
+        return Ok(None);
+    }
+    let plural = resource["resource"].as_str().unwrap_or_default();
+    let group = if group.is_empty() { String::new() } else { format!("/{group}") };
+    let table = get(client, &format!("{root}{group}/{version}/{plural}"), TABLE)?;
+    let definitions = table["columnDefinitions"].as_array().context("a Table has no columnDefinitions")?;
+    let columns = definitions.iter().map(|it| {
+        let mut column = json!({"name": it["name"], "type": it["type"]});
+        for field in ["format", "priority"] {
+            if it[field] != "" && it[field] != 0 {
+                column[field] = it[field].clone();
+            }
+        }
+        column
+    });
+    Ok(Some(columns.collect()))
 }
 
 /// (group, version, kind) → definition. A definition that many kinds share, such as DeleteOptions, is
