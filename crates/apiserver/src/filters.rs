@@ -205,7 +205,10 @@ impl Filters {
             now: (self.now)(),
         };
         trail.user = match self.authenticator.authenticate(&credentials).await {
-            Ok(user) => user.map_or_else(User::anonymous, User::authenticated),
+            Ok(Some(user)) => user.authenticated(),
+            // A token that nobody knows is wrong; it does not make its bearer anonymous.
+            Ok(None) if credentials.bearer_token().is_some() => return fail(&Status::unauthorized()),
+            Ok(None) => User::anonymous(),
             Err(refused) => {
                 tracing::info!(%refused, remote = %peer.address, "authentication failed");
                 return fail(&Status::unauthorized());
