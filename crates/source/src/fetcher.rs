@@ -26,7 +26,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct FetcherOptions {
     /// A folder for downloads. Each fetch makes a folder of its own in it and removes it.
     pub scratch_dir: PathBuf,
-    /// Whether `file://` may be read: in standalone only.
+    /// Whether sources on this machine may be read, which only standalone allows: `file://` URLs, and
+    /// servers on the machine's own addresses whatever `addresses` says of them.
     pub allow_file_urls: bool,
     /// Which addresses may be connected to.
     pub addresses: AddressRules,
@@ -163,7 +164,8 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// A fetcher with these options.
-    pub fn new(options: FetcherOptions) -> Self {
+    pub fn new(mut options: FetcherOptions) -> Self {
+        options.addresses.allow_loopback |= options.allow_file_urls;
         let turns = Arc::new(Semaphore::new(options.concurrent_fetches.clamp(1, Semaphore::MAX_PERMITS)));
         Self { options: Arc::new(options), turns }
     }

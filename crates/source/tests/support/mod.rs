@@ -14,8 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use convoy_source::{
-    AddressRules, Credentials, FetchError, FetchRequest, Fetched, Fetcher, FetcherOptions, GitRef, GitUrl,
-    Limits,
+    Credentials, FetchError, FetchRequest, Fetched, Fetcher, FetcherOptions, GitRef, GitUrl, Limits,
 };
 
 /// A repository in a temporary folder, written with fixed names and dates.
@@ -121,11 +120,7 @@ pub fn raw_tree(entries: &[(&str, &[u8], &str)]) -> Vec<u8> {
 }
 
 pub fn options() -> FetcherOptions {
-    FetcherOptions {
-        allow_file_urls: true,
-        addresses: AddressRules { allow_loopback: true, ..AddressRules::default() },
-        ..FetcherOptions::default()
-    }
+    FetcherOptions { allow_file_urls: true, ..FetcherOptions::default() }
 }
 
 pub fn request(url: &str, reference: GitRef) -> FetchRequest {
