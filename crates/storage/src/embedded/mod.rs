@@ -41,7 +41,7 @@ const SCHEMA: u64 = 1;
 const QUEUE: usize = 4096;
 
 /// Events kept in memory for watches; older ones are read from the file.
-const RECENT: HistoryLimits = HistoryLimits { events: 2048, bytes: 8 << 20 };
+const RECENT: HistoryLimits = HistoryLimits { events: 512, bytes: 2 << 20 };
 
 /// How to open an embedded store.
 #[derive(Debug, Clone, Copy)]

@@ -23,7 +23,7 @@ pub struct CacheLimits {
 
 impl Default for CacheLimits {
     fn default() -> Self {
-        Self { events: 4096, bytes: 8 << 20 }
+        Self { events: 4096, bytes: 4 << 20 }
     }
 }
 
