@@ -64,7 +64,8 @@ impl Target {
                 paths.push((name.to_owned(), version.to_owned(), format!("/apis/{name}/{version}")));
             }
         }
-        let answers: Vec<_> = futures::stream::iter(paths)
+        let work: Vec<_> = paths
+            .into_iter()
             .map(|(group, version, path)| async move {
                 match self.get(&path, None).await {
                     Ok(answer) => Ok((group, version, Some(answer))),
@@ -72,9 +73,8 @@ impl Target {
                     Err(_) => Ok((group, version, None)),
                 }
             })
-            .buffered(8)
-            .try_collect()
-            .await?;
+            .collect();
+        let answers: Vec<_> = futures::stream::iter(work).buffered(8).try_collect().await?;
         for (group, version, answer) in answers {
             match answer {
                 Some(answer) => found.read_resource_list(&group, &version, &answer),

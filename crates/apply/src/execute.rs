@@ -71,12 +71,14 @@ pub async fn look(
     target: &Target,
     objects: Vec<ObjectRef>,
 ) -> Result<BTreeMap<ObjectKey, Live>, (ObjectKey, RequestError)> {
-    let mut looks = futures::stream::iter(objects)
+    let work: Vec<_> = objects
+        .into_iter()
         .map(|at| async move {
             let live = target.look(&at).await;
             (at.key, live)
         })
-        .buffer_unordered(CONCURRENCY);
+        .collect();
+    let mut looks = futures::stream::iter(work).buffer_unordered(CONCURRENCY);
     let mut found = BTreeMap::new();
     while let Some((key, live)) = looks.next().await {
         match live {
@@ -139,13 +141,16 @@ async fn apply_group(
     report: &mut Report,
 ) -> usize {
     let mut tried = 0;
-    let mut applies = futures::stream::iter(group.iter().copied())
+    let work: Vec<_> = group
+        .iter()
+        .copied()
         .map(|apply| async move {
             let key = &apply.target.key;
             let is_fresh = fresh_kinds.contains(&(key.group.clone(), key.kind.clone()));
             (apply, apply_one(target, apply, options.force, is_fresh).await)
         })
-        .buffered(CONCURRENCY);
+        .collect();
+    let mut applies = futures::stream::iter(work).buffered(CONCURRENCY);
     while let Some((apply, outcome)) = applies.next().await {
         tried += 1;
         match outcome {

@@ -64,9 +64,11 @@ pub async fn prune(
             discovery.load(target).await;
         }
         let known = &discovery;
-        let mut outcomes = futures::stream::iter(group)
+        let work: Vec<_> = group
+            .iter()
             .map(|prune| async move { (prune, prune_one(target, prune, options, known).await) })
-            .buffered(CONCURRENCY);
+            .collect();
+        let mut outcomes = futures::stream::iter(work).buffered(CONCURRENCY);
         let mut stop = false;
         while let Some((prune, outcome)) = outcomes.next().await {
             let key = prune.target.key.clone();

@@ -1,17 +1,21 @@
-//! Fetches sources, renders, plans, applies and prunes.
+//! The controllers of convoy.
 //!
-//! One module for each controller. Each has a `mod.rs` (what wakes it, and what becomes of errors), a
-//! `reconcile.rs` (gather, decide purely, act) and a `status.rs` (from what was found to the fields to
-//! write; pure).
-//!
-//! | module | what it is |
+//! | module | what it does |
 //! |---|---|
-//! | `git_repository` | fetches Git repositories into the render store |
-//! | `host` | reading Secrets and writing status on the API server that holds convoy's objects |
-//! | `run` | stores, queues and tasks of all controllers |
+//! | `git_repository` | fetches a repository, keeps its artifact in the render store |
+//! | `cluster` | keeps contact with a target: client, discovery, conditions |
+//! | `release` | renders, plans, applies, prunes; deletes |
+//! | `host` | writes to convoy's own API server |
+//! | `targets` | the targets that are in contact |
+//! | `run` | stores, queues and tasks |
+//!
+//! Each controller gathers what it needs, decides by pure functions, and acts.
 
+mod cluster;
 mod git_repository;
 mod host;
+mod release;
 mod run;
+mod targets;
 
 pub use run::{Options, RunError, run};

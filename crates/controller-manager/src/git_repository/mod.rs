@@ -1,39 +1,41 @@
-//! GitRepositories: from a URL and a reference to an artifact in the render store.
-//!
-//! Woken by changes of its object and after `spec.interval`. A fetch that failed for a reason that can
-//! pass by itself is tried again with back-off; one that cannot is looked at again after the interval.
+//! The controller of GitRepositories: fetches, and keeps artifacts in the render store.
 
 mod reconcile;
 mod status;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use convoy_api::GitRepository;
 use convoy_render::RenderStore;
-use convoy_runtime::{Clock, Next, Store, StoreKey};
+use convoy_runtime::{Clock, Store, StoreKey};
 use convoy_source::Fetcher;
+use parking_lot::Mutex;
 
-use crate::host::{Host, chain};
+use crate::host::Host;
 
-/// The controller of GitRepositories.
-pub(crate) struct Controller {
+/// `spec.interval` when it is absent.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What the controller works with.
+pub(crate) struct GitRepositories {
     pub(crate) host: Host,
     pub(crate) repositories: Store<GitRepository>,
     pub(crate) fetcher: Fetcher,
-    pub(crate) render_store: RenderStore,
+    pub(crate) store: RenderStore,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Digests of artifacts that this process saw in the render store.
+    pub(crate) stored: Mutex<HashSet<String>>,
 }
 
-impl Controller {
-    /// Works on one GitRepository.
-    pub(crate) async fn work(self: Arc<Self>, key: StoreKey) -> Next {
-        let Some(repository) = self.repositories.get(&key) else { return Next::Done };
-        match self.reconcile(&repository).await {
-            Ok(next) => next,
-            Err(error) => {
-                tracing::warn!(object = %key, error = chain(&error), "GitRepository will be tried again");
-                Next::Retry
-            }
-        }
-    }
+/// The next look at a repository that is well.
+fn interval(repository: &GitRepository) -> Duration {
+    repository.spec.interval.map_or(DEFAULT_INTERVAL, convoy_api::Duration::as_std)
+}
+
+/// The Secret that a repository names.
+fn secret_key(repository: &GitRepository) -> Option<StoreKey> {
+    let reference = repository.spec.secret_ref.as_ref()?;
+    Some(StoreKey::new(repository.metadata.namespace.clone().unwrap_or_default(), reference.name.clone()))
 }

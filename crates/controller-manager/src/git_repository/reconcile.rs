@@ -1,88 +1,142 @@
-use convoy_api::{GitRepository, reason};
-use convoy_runtime::Next;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use convoy_api::{ArtifactStatus, GitRepository, reason};
+use convoy_runtime::{Next, StoreKey};
 use convoy_source::{Class, FetchRequest, Fetched};
 
-use super::Controller;
-use super::status::{self, Found};
-use crate::host::{HostError, chain};
+use super::status::{Outcome, patch};
+use super::{GitRepositories, interval, secret_key};
+use crate::host::{HostError, in_words};
 
-impl Controller {
-    /// Fetches when there is something new, and says in the status what was found.
-    pub(super) async fn reconcile(&self, repository: &GitRepository) -> Result<Next, HostError> {
-        let interval = Next::After(repository.spec.interval.unwrap_or(status::DEFAULT_INTERVAL).as_std());
+impl GitRepositories {
+    pub(crate) async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
+        let Some(repository) = self.repositories.get(&key) else { return Next::Done };
         if repository.metadata.deletion_timestamp.is_some() {
-            return Ok(Next::Done);
+            return Next::Done;
         }
-        if repository.spec.suspend == Some(true) {
-            self.write(repository, &Found::Suspended).await?;
-            return Ok(Next::Done);
-        }
-        let (found, next) = match self.look(repository).await? {
-            Ok(found) => (found, interval),
-            Err(failure) => {
-                let next = match failure.class {
-                    Class::Transient => Next::Retry,
-                    Class::Terminal => interval,
-                };
-                (Found::Failed { reason: failure.reason, message: failure.message }, next)
+        let (outcome, next) = if repository.spec.suspend == Some(true) {
+            (Outcome::Suspended, Next::Done)
+        } else {
+            match self.fetch(&repository).await {
+                Ok(outcome) => {
+                    let next = outcome.next(&repository);
+                    (outcome, next)
+                }
+                Err(error) => {
+                    tracing::warn!(repository = %key, error = in_words(&error), "cannot read the Secret of a GitRepository");
+                    return Next::Retry;
+                }
             }
         };
-        self.write(repository, &found).await?;
-        Ok(next)
-    }
-
-    async fn write(&self, repository: &GitRepository, found: &Found) -> Result<(), HostError> {
-        match status::next(repository, found, self.clock.now()) {
-            Some(status) => self.host.apply_status(repository, &status).await,
-            None => Ok(()),
+        let Some(status) = patch(&repository, &outcome, self.clock.now()) else { return next };
+        let uid = repository.metadata.uid.as_deref().unwrap_or_default();
+        match self.host.apply_status::<GitRepository>(&key, uid, &status).await {
+            Ok(()) => {
+                outcome.log(&key);
+                next
+            }
+            Err(error) if error.is_stale() => Next::Done,
+            Err(error) => {
+                tracing::warn!(repository = %key, error = in_words(&error), "cannot write the status of a GitRepository");
+                Next::Retry
+            }
         }
     }
 
-    /// Asks the repository where the reference stands, and takes what is new into the render store.
-    async fn look(&self, repository: &GitRepository) -> Result<Result<Found, LookFailure>, HostError> {
-        let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-        let secret = match &repository.spec.secret_ref {
+    async fn fetch(&self, repository: &GitRepository) -> Result<Outcome, HostError> {
+        let secret = match secret_key(repository) {
             None => None,
-            Some(reference) => match self.host.secret_data(namespace, &reference.name).await? {
+            Some(key) => match self.host.secret(&key).await? {
                 Some(data) => Some(data),
                 None => {
-                    return Ok(Err(LookFailure {
-                        class: Class::Transient,
+                    return Ok(Outcome::Failed {
                         reason: reason::DEPENDENCY_NOT_FOUND,
-                        message: format!(
-                            "Secret {namespace}/{} that spec.secretRef names does not exist; create it or mend the name",
-                            reference.name
-                        ),
-                    }));
+                        message: format!("there is no Secret {key}, which spec.secretRef names; create it"),
+                        is_transient: true,
+                    });
                 }
             },
         };
-        let known = status::known_revision(repository);
-        let request = FetchRequest::from_spec(&repository.spec, secret.as_ref(), known);
-        let fetched = match request {
+        Ok(self.fetch_with(repository, secret.as_ref()).await)
+    }
+
+    async fn fetch_with(
+        &self,
+        repository: &GitRepository,
+        secret: Option<&BTreeMap<String, Vec<u8>>>,
+    ) -> Outcome {
+        let known = repository.status.as_ref().and_then(|status| status.artifact.clone());
+        let known = match known {
+            Some(artifact) if self.is_stored(&artifact).await => Some(artifact),
+            _ => None,
+        };
+        let revision = known.as_ref().map(|artifact| artifact.revision.clone());
+        let fetched = match FetchRequest::from_spec(&repository.spec, secret, revision) {
             Ok(request) => self.fetcher.fetch(request).await,
             Err(error) => Err(error),
         };
-        Ok(match fetched {
-            Ok(Fetched::Unchanged { .. }) => Ok(Found::Unchanged),
-            Ok(Fetched::New { artifact, notes }) => match self.render_store.put_artifact(&artifact).await {
-                Ok(()) => Ok(Found::New { artifact: artifact.status(), notes }),
-                Err(error) => Err(LookFailure {
-                    class: Class::Transient,
-                    reason: reason::STORE_FAILED,
-                    message: chain(&error),
-                }),
-            },
-            Err(error) => {
-                Err(LookFailure { class: error.class(), reason: error.reason(), message: chain(&error) })
+        match (fetched, known) {
+            (Ok(Fetched::Unchanged { .. }), Some(artifact)) => {
+                Outcome::Fetched { artifact, notes: Vec::new() }
             }
-        })
+            (Ok(Fetched::Unchanged { revision }), None) => Outcome::Failed {
+                reason: reason::STORE_FAILED,
+                message: format!("the fetch of {revision} brought nothing"),
+                is_transient: true,
+            },
+            (Ok(Fetched::New { artifact, notes }), _) => match self.store.put_artifact(&artifact).await {
+                Ok(()) => {
+                    self.stored.lock().insert(artifact.digest().to_owned());
+                    Outcome::Fetched { artifact: artifact.status(), notes }
+                }
+                Err(error) => Outcome::Failed {
+                    reason: reason::STORE_FAILED,
+                    message: format!("the artifact cannot be kept: {}", in_words(&error)),
+                    is_transient: true,
+                },
+            },
+            (Err(error), _) => Outcome::Failed {
+                reason: error.reason(),
+                message: in_words(&error),
+                is_transient: error.class() == Class::Transient,
+            },
+        }
+    }
+
+    /// Whether the render store has an artifact; it may have been lost, and is then fetched again.
+    async fn is_stored(&self, artifact: &ArtifactStatus) -> bool {
+        if self.stored.lock().contains(&artifact.digest) {
+            return true;
+        }
+        let found = matches!(self.store.artifact(&artifact.digest, &artifact.revision).await, Ok(Some(_)));
+        if found {
+            self.stored.lock().insert(artifact.digest.clone());
+        }
+        found
     }
 }
 
-/// A look that failed, in the words of the status.
-struct LookFailure {
-    class: Class,
-    reason: &'static str,
-    message: String,
+impl Outcome {
+    fn next(&self, repository: &GitRepository) -> Next {
+        match self {
+            Outcome::Failed { is_transient: true, .. } => Next::Retry,
+            Outcome::Failed { is_transient: false, .. } | Outcome::Fetched { .. } => {
+                Next::After(interval(repository))
+            }
+            Outcome::Suspended => Next::Done,
+        }
+    }
+
+    fn log(&self, key: &StoreKey) {
+        match self {
+            Outcome::Fetched { artifact, .. } => {
+                tracing::info!(repository = %key, revision = artifact.revision, "artifact");
+            }
+            Outcome::Failed { message, .. } => {
+                tracing::warn!(repository = %key, error = message, "fetch failed");
+            }
+            Outcome::Suspended => {}
+        }
+    }
 }

@@ -1,0 +1,175 @@
+use std::sync::Arc;
+
+use convoy_api::{Cluster, SecretKeyReference, reason};
+use convoy_apply::{Capabilities, Class, RequestError, Target};
+use convoy_runtime::{ConnectError, Next, StoreKey, in_cluster_client, store_key, target_client};
+use sha2::{Digest as _, Sha256};
+
+use super::status::{Outcome, patch};
+use super::{Clusters, LOOK_INTERVAL};
+use crate::host::{HostError, in_words};
+use crate::targets::Connected;
+
+/// Where a client is made of.
+enum Source {
+    InCluster,
+    Kubeconfig(Vec<u8>),
+}
+
+impl Clusters {
+    pub(crate) async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
+        let Some(cluster) = self.clusters.get(&key) else {
+            self.targets.remove(&key);
+            return Next::Done;
+        };
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return Next::Done;
+        }
+        let (outcome, next) = match self.contact(&key, &cluster).await {
+            Ok(Ok(capabilities)) => (Outcome::InContact(capabilities), Next::After(LOOK_INTERVAL)),
+            Ok(Err(failed)) => (failed, Next::Retry),
+            Err(error) => {
+                tracing::warn!(cluster = %key, error = in_words(&error), "cannot read the Secret of a Cluster");
+                return Next::Retry;
+            }
+        };
+        self.write_status(&key, &cluster, &outcome, next).await
+    }
+
+    async fn write_status(&self, key: &StoreKey, cluster: &Cluster, outcome: &Outcome, next: Next) -> Next {
+        let releases = self
+            .releases
+            .filter(|release| {
+                release.metadata.namespace.as_deref() == Some(key.namespace.as_str())
+                    && release.spec.cluster_ref.name == key.name
+            })
+            .len();
+        let Some(status) = patch(cluster, outcome, releases, self.clock.now()) else { return next };
+        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+        match self.host.apply_status::<Cluster>(key, uid, &status).await {
+            Ok(()) => next,
+            Err(error) if error.is_stale() => Next::Done,
+            Err(error) => {
+                tracing::warn!(cluster = %key, error = in_words(&error), "cannot write the status of a Cluster");
+                Next::Retry
+            }
+        }
+    }
+
+    /// Looks at a target, with a new client when it has none or its kubeconfig changed.
+    async fn contact(
+        &self,
+        key: &StoreKey,
+        cluster: &Cluster,
+    ) -> Result<Result<Arc<Capabilities>, Outcome>, HostError> {
+        if cluster.spec.suspend == Some(true) {
+            self.targets.remove(key);
+            return Ok(Err(Outcome::Suspended));
+        }
+        let source = match self.source(key, cluster).await? {
+            Ok(source) => source,
+            Err(outcome) => {
+                self.targets.remove(key);
+                return Ok(Err(outcome));
+            }
+        };
+        let made_of = (cluster.metadata.uid.clone().unwrap_or_default(), source.digest());
+        let known = self.targets.get(key).filter(|known| known.made_of == made_of);
+        let target = match &known {
+            Some(known) => known.target.clone(),
+            None => match self.client(&source).await {
+                Ok(client) => Target::new(client, Arc::clone(&self.ownership)),
+                Err(error) => {
+                    self.targets.remove(key);
+                    return Ok(Err(Outcome::Refused { message: in_words(&error) }));
+                }
+            },
+        };
+        match target.discover().await {
+            Ok(capabilities) => {
+                let capabilities = Arc::new(capabilities);
+                let is_news = known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
+                let connected = Connected { target, capabilities: Arc::clone(&capabilities), made_of };
+                self.targets.put(key.clone(), connected);
+                if is_news {
+                    tracing::info!(cluster = %key, version = capabilities.version, "in contact");
+                    self.wake_releases(key);
+                }
+                Ok(Ok(capabilities))
+            }
+            Err(error) => {
+                tracing::warn!(cluster = %key, error = %error, "no contact");
+                self.targets.remove(key);
+                Ok(Err(failure(&error)))
+            }
+        }
+    }
+
+    async fn source(&self, key: &StoreKey, cluster: &Cluster) -> Result<Result<Source, Outcome>, HostError> {
+        let secret_ref: &SecretKeyReference = match (&cluster.spec.kubeconfig, cluster.spec.in_cluster) {
+            (None, Some(true)) => return Ok(Ok(Source::InCluster)),
+            (Some(kubeconfig), None | Some(false)) => &kubeconfig.secret_ref,
+            _ => {
+                return Ok(Err(Outcome::NotFound {
+                    reason: reason::INVALID_SPEC,
+                    message: "exactly one of spec.kubeconfig and spec.inCluster: true must be set".to_owned(),
+                }));
+            }
+        };
+        let secret_key = StoreKey::new(key.namespace.as_str(), secret_ref.name.as_str());
+        let Some(mut data) = self.host.secret(&secret_key).await? else {
+            return Ok(Err(Outcome::NotFound {
+                reason: reason::DEPENDENCY_NOT_FOUND,
+                message: format!(
+                    "there is no Secret {secret_key}, which spec.kubeconfig.secretRef names; create it"
+                ),
+            }));
+        };
+        match data.remove(secret_ref.key()) {
+            Some(kubeconfig) => Ok(Ok(Source::Kubeconfig(kubeconfig))),
+            None => Ok(Err(Outcome::NotFound {
+                reason: reason::DEPENDENCY_NOT_FOUND,
+                message: format!(
+                    "the Secret {secret_key} has no key {:?}; add it, or set spec.kubeconfig.secretRef.key",
+                    secret_ref.key()
+                ),
+            })),
+        }
+    }
+
+    async fn client(&self, source: &Source) -> Result<kube::Client, ConnectError> {
+        match source {
+            Source::InCluster => in_cluster_client(&self.identity),
+            Source::Kubeconfig(bytes) => target_client(bytes, &self.identity).await,
+        }
+    }
+
+    fn wake_releases(&self, cluster: &StoreKey) {
+        for release in self
+            .releases
+            .filter(|release| release.metadata.namespace.as_deref() == Some(cluster.namespace.as_str()))
+        {
+            // Also Releases that left this cluster may have objects on it.
+            self.release_queue.add(store_key(&*release));
+        }
+    }
+}
+
+impl Source {
+    fn digest(&self) -> String {
+        match self {
+            Source::InCluster => "in-cluster".to_owned(),
+            Source::Kubeconfig(bytes) => {
+                Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+            }
+        }
+    }
+}
+
+fn failure(error: &RequestError) -> Outcome {
+    let reason = match error.class {
+        Class::Unauthorized | Class::Forbidden => reason::CLUSTER_UNAUTHORIZED,
+        _ => reason::CLUSTER_UNREACHABLE,
+    };
+    Outcome::NoContact { reason, message: error.to_string() }
+}

@@ -1,0 +1,309 @@
+//! From a bundle to the target.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use convoy_api::{ConflictPolicy, Release, reason};
+use convoy_apply::{
+    ApplyOptions, Class, Failure, PruneNote, PruneOptions, Report, RequestErrors, apply_waves, look, prune,
+};
+use convoy_plan::{
+    Counts, Entry, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply, ReleaseId, Stage,
+    keys_to_look_at, plan, settle,
+};
+use convoy_runtime::StoreKey;
+
+use super::Releases;
+use super::inventory::{Inventory, InventoryId};
+use super::prepare::{Ready, namespace_of};
+use crate::host::HostError;
+use crate::targets::Connected;
+
+const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
+/// The annotation of a Release that allows to prune more than half of a large inventory.
+const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
+/// The annotation of a Release that lets it take over objects of other Releases.
+const ADOPT: &str = "convoy.kumodo.io/adopt";
+
+/// What a delivery came to.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    /// Nothing was to be done; no request was made.
+    Unchanged { objects: usize, inventories: Vec<String> },
+    /// All is on the target.
+    Applied { objects: usize, inventories: Vec<String>, counts: Counts, notes: Vec<(ObjectKey, PruneNote)> },
+    /// Something is not.
+    Failed { objects: usize, inventories: Vec<String>, failure: DeliveryFailure },
+}
+
+/// Why a delivery failed.
+#[derive(Debug)]
+pub(crate) struct DeliveryFailure {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// Whether only another revision can mend it.
+    pub(crate) is_terminal: bool,
+    /// For the back-off.
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// What a delivery needs.
+pub(crate) struct Delivery<'a> {
+    pub(crate) release: &'a Release,
+    pub(crate) cluster: &'a StoreKey,
+    pub(crate) connected: Connected,
+    pub(crate) bundle: &'a Ready,
+    pub(crate) reapply: Reapply,
+}
+
+impl Releases {
+    /// Plans, and carries the plan out. The cached inventory decides whether there is anything to do;
+    /// what is done is planned on the inventory that the API server has.
+    pub(crate) async fn deliver(&self, delivery: Delivery<'_>) -> Result<Delivered, HostError> {
+        let id = InventoryId::of(delivery.release, &delivery.cluster.name);
+        let cached = self.cached_inventory(&id);
+        let is_begun = cached.bundle_digest() == delivery.bundle.digest;
+        if is_begun || cached.entries().is_empty() {
+            let nothing = BTreeMap::new();
+            if let Ok(plan) = plan(&delivery.input(&cached.entries(), &nothing, &delivery.connected).view())
+                && plan.is_empty()
+                && (is_begun || delivery.bundle.objects.is_empty())
+            {
+                return Ok(Delivered::Unchanged {
+                    objects: cached.entries().len(),
+                    inventories: cached.names(),
+                });
+            }
+        }
+        let mut inventory = self.fresh_inventory(&id).await?;
+        let before = inventory.entries();
+        let (plan, connected) = match self.plan_with_live(&delivery, &before).await {
+            Ok(planned) => planned,
+            Err(failure) => {
+                return Ok(Delivered::Failed {
+                    objects: before.len(),
+                    inventories: inventory.names(),
+                    failure,
+                });
+            }
+        };
+        self.carry_out(&delivery, &connected, &plan, &mut inventory, &before).await
+    }
+
+    /// The plan with what a look at the target says. When the target does not seem to serve a kind,
+    /// discovery is asked anew once.
+    async fn plan_with_live(
+        &self,
+        delivery: &Delivery<'_>,
+        before: &[Entry],
+    ) -> Result<(Plan, Connected), DeliveryFailure> {
+        let nothing = BTreeMap::new();
+        let mut connected = delivery.connected.clone();
+        let mut wanted = keys_to_look_at(&delivery.input(before, &nothing, &connected).view());
+        if let Err(Problems(problems)) = &wanted
+            && problems.iter().any(|problem| matches!(problem, Problem::UnknownKind { .. }))
+            && let Ok(Some(renewed)) = self.targets.rediscover(delivery.cluster).await
+        {
+            connected = renewed;
+            wanted = keys_to_look_at(&delivery.input(before, &nothing, &connected).view());
+        }
+        let wanted = wanted.map_err(|problems| DeliveryFailure::of_problems(&problems))?;
+        let mut live = look(&connected.target, wanted).await.map_err(|(key, error)| {
+            DeliveryFailure::of_requests(vec![Failure { key, source: String::new(), error }])
+        })?;
+        self.name_owners(&mut live);
+        let plan = plan(&delivery.input(before, &live, &connected).view())
+            .map_err(|problems| DeliveryFailure::of_problems(&problems))?;
+        Ok((plan, connected))
+    }
+
+    fn name_owners(&self, live: &mut BTreeMap<ObjectKey, Live>) {
+        for found in live.values_mut() {
+            if let Live::Present(object) = found
+                && let Some(uid) = &object.release_uid
+            {
+                let owners = self.releases.filter(|release| release.metadata.uid.as_ref() == Some(uid));
+                object.owner = owners
+                    .first()
+                    .map(|owner| format!("the Release {}", convoy_runtime::store_key(&**owner)));
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        delivery: &Delivery<'_>,
+        connected: &Connected,
+        plan: &Plan,
+        inventory: &mut Inventory,
+        before: &[Entry],
+    ) -> Result<Delivered, HostError> {
+        let bundle = delivery.bundle.digest.as_str();
+        let ahead = plan.write_ahead(before);
+        if ahead != before || inventory.bundle_digest() != bundle {
+            self.write_ahead(inventory, &ahead, bundle).await?;
+        }
+        let options = ApplyOptions {
+            force: delivery.release.spec.conflict_policy() == ConflictPolicy::Force,
+            establish_patience: ESTABLISH_PATIENCE,
+        };
+        let applied = apply_waves(&connected.target, plan, &options).await;
+        let mut notes = Vec::new();
+        let mut report = applied;
+        if report.is_success() && !plan.prunes.is_empty() {
+            let uid = delivery.release.metadata.uid.as_deref().unwrap_or_default();
+            let (pruned, kept) =
+                prune(&connected.target, &plan.prunes, &PruneOptions { release_uid: uid }).await;
+            notes = kept;
+            report.fates.extend(pruned.fates);
+            report.failures.extend(pruned.failures);
+            report.not_tried += pruned.not_tried;
+        }
+        let after = settle(&ahead, &report.fates);
+        if after != ahead {
+            self.settle(inventory, &after, bundle).await?;
+        }
+        if plan.applies().any(|(stage, _)| stage == Stage::Definitions) {
+            // New kinds: the next plan must know them without asking.
+            if let Err(error) = self.targets.rediscover(delivery.cluster).await {
+                tracing::debug!(cluster = %delivery.cluster, error = %error, "discovery failed");
+            }
+        }
+        let (objects, inventories) = (after.len(), inventory.names());
+        if report.is_success() {
+            return Ok(Delivered::Applied { objects, inventories, counts: plan.counts(), notes });
+        }
+        Ok(Delivered::Failed { objects, inventories, failure: DeliveryFailure::of_report(report) })
+    }
+}
+
+/// A plan's input with what it borrows from.
+struct OwnedInput<'a> {
+    id: ReleaseId,
+    policy: Policy,
+    before: &'a [Entry],
+    live: &'a BTreeMap<ObjectKey, Live>,
+    connected: &'a Connected,
+    bundle: &'a Ready,
+}
+
+impl OwnedInput<'_> {
+    fn view(&self) -> Input<'_> {
+        Input {
+            release: &self.id,
+            rendered: &self.bundle.objects,
+            inventory: self.before,
+            kinds: &self.connected.capabilities.kinds,
+            policy: &self.policy,
+            live: self.live,
+        }
+    }
+}
+
+impl Delivery<'_> {
+    fn input<'b>(
+        &'b self,
+        before: &'b [Entry],
+        live: &'b BTreeMap<ObjectKey, Live>,
+        connected: &'b Connected,
+    ) -> OwnedInput<'b> {
+        let metadata = &self.release.metadata;
+        let spec = &self.release.spec;
+        let is_set = |name: &str| {
+            metadata.annotations.as_ref().and_then(|all| all.get(name)).is_some_and(|value| value == "true")
+        };
+        OwnedInput {
+            id: ReleaseId {
+                uid: metadata.uid.clone().unwrap_or_default(),
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+            },
+            policy: Policy {
+                target_namespace: Some(namespace_of(self.release)),
+                create_namespace: spec.create_namespace.unwrap_or(false),
+                prune: spec.prunes(),
+                allow_large_prune: is_set(ALLOW_PRUNE),
+                adopt: is_set(ADOPT),
+                reapply: self.reapply.clone(),
+            },
+            before,
+            live,
+            connected,
+            bundle: self.bundle,
+        }
+    }
+}
+
+impl DeliveryFailure {
+    fn of_problems(problems: &Problems) -> Self {
+        let reason = match problems.0.as_slice() {
+            [Problem::EmptyBundle { .. }] => reason::EMPTY_BUNDLE,
+            all if all.iter().all(|problem| matches!(problem, Problem::OwnedByOther { .. })) => {
+                reason::APPLY_CONFLICT
+            }
+            _ => reason::PLAN_FAILED,
+        };
+        Self {
+            reason,
+            message: format!("nothing was applied: {problems}"),
+            is_terminal: !problems.0.iter().any(Problem::may_pass_by_itself),
+            failures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of_report(report: Report) -> Self {
+        let not_tried = report.not_tried;
+        let mut failure = Self::of_requests(report.failures);
+        if not_tried > 0 {
+            failure.message = format!("{}; {not_tried} more objects wait for this", failure.message);
+        }
+        failure
+    }
+
+    fn of_requests(failures: Vec<Failure>) -> Self {
+        let named: Vec<_> = failures
+            .iter()
+            .map(|failure| {
+                let mut error = failure.error.clone();
+                if !failure.source.is_empty() {
+                    error.message = format!("{} (from {})", error.message, failure.source);
+                }
+                (failure.key.clone(), error)
+            })
+            .collect();
+        let all = |test: fn(&Class) -> bool| failures.iter().all(|failure| test(&failure.error.class));
+        let reason = if all(|class| matches!(class, Class::Unreachable)) {
+            reason::CLUSTER_UNREACHABLE
+        } else if all(|class| matches!(class, Class::Unauthorized)) {
+            reason::CLUSTER_UNAUTHORIZED
+        } else if all(|class| matches!(class, Class::FieldConflict)) {
+            reason::APPLY_CONFLICT
+        } else if all(|class| matches!(class, Class::Invalid { .. } | Class::Forbidden | Class::Denied)) {
+            reason::APPLY_REJECTED
+        } else {
+            reason::APPLY_FAILED
+        };
+        Self {
+            reason,
+            message: format!("{}{}", RequestErrors(&named), advice(&failures)),
+            is_terminal: all(Class::is_terminal),
+            failures,
+        }
+    }
+}
+
+/// What to do, when it is the same for all.
+fn advice(failures: &[Failure]) -> &'static str {
+    let any = |test: fn(&Class) -> bool| failures.iter().any(|failure| test(&failure.error.class));
+    if any(|class| matches!(class, Class::Invalid { immutable: true })) {
+        "; a field that cannot change was changed: put it back, or delete the object on the target"
+    } else if any(Class::is_terminal) {
+        "; mend the manifest, what is on the target stays as it is"
+    } else if any(|class| matches!(class, Class::NamespaceMissing)) {
+        "; create the namespace, or set spec.createNamespace"
+    } else if any(|class| matches!(class, Class::FieldConflict)) {
+        "; let the manifest leave the field out, or set spec.apply.conflicts to Force"
+    } else {
+        ""
+    }
+}

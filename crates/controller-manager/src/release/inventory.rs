@@ -1,0 +1,152 @@
+//! Inventories, in parts that stay small enough for every store.
+
+use convoy_api::{
+    LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,
+};
+use convoy_plan::Entry;
+use convoy_runtime::StoreKey;
+
+use super::Releases;
+use crate::host::HostError;
+
+/// Entries of one part. An entry is well below 500 bytes unless names are of the longest sort, so that
+/// a part stays below 512 KiB.
+const ENTRIES_OF_A_PART: usize = 1000;
+
+/// Which inventory: of a Release on a Cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InventoryId {
+    pub(crate) namespace: String,
+    pub(crate) release: String,
+    pub(crate) release_uid: String,
+    pub(crate) cluster: String,
+}
+
+impl InventoryId {
+    pub(crate) fn of(release: &Release, cluster: &str) -> Self {
+        Self {
+            namespace: release.metadata.namespace.clone().unwrap_or_default(),
+            release: release.metadata.name.clone().unwrap_or_default(),
+            release_uid: release.metadata.uid.clone().unwrap_or_default(),
+            cluster: cluster.to_owned(),
+        }
+    }
+
+    fn key(&self, part: usize) -> StoreKey {
+        StoreKey::new(self.namespace.as_str(), inventory_name(&self.release, &self.cluster, part))
+    }
+}
+
+/// All parts of an inventory as they were read.
+#[derive(Clone, Debug)]
+pub(crate) struct Inventory {
+    id: InventoryId,
+    parts: Vec<ReleaseInventory>,
+}
+
+impl Inventory {
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.parts.iter().flat_map(|part| &part.spec.entries).map(Entry::from_api).collect()
+    }
+
+    /// The bundle whose apply was last begun.
+    pub(crate) fn bundle_digest(&self) -> &str {
+        self.parts.first().map_or("", |part| part.spec.bundle_digest.as_str())
+    }
+
+    /// Names of the parts.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.parts.iter().filter_map(|part| part.metadata.name.clone()).collect()
+    }
+
+    fn part(&self, index: usize, entries: &[Entry], bundle: &str) -> ReleaseInventory {
+        let mut part = self.parts.get(index).cloned().unwrap_or_else(|| {
+            let mut new = ReleaseInventory::default();
+            let key = self.id.key(index);
+            new.metadata.namespace = Some(key.namespace);
+            new.metadata.name = Some(key.name);
+            new
+        });
+        part.spec = ReleaseInventorySpec {
+            release_ref: ReleaseReference { name: self.id.release.clone(), uid: self.id.release_uid.clone() },
+            cluster_ref: LocalReference { name: self.id.cluster.clone() },
+            bundle_digest: bundle.to_owned(),
+            entries: entries.iter().map(Entry::to_api).collect(),
+        };
+        part
+    }
+}
+
+impl Releases {
+    /// The inventory as the store shows it; it may be older than what this process wrote.
+    pub(crate) fn cached_inventory(&self, id: &InventoryId) -> Inventory {
+        let mut parts = Vec::new();
+        while let Some(part) = self.inventories.get(&id.key(parts.len())) {
+            if part.spec.release_ref.uid != id.release_uid {
+                break;
+            }
+            parts.push((*part).clone());
+        }
+        Inventory { id: id.clone(), parts }
+    }
+
+    /// The inventory as the API server has it. Parts of an earlier Release of the same name, whose
+    /// finalizer must have let go of them, are taken over.
+    pub(crate) async fn fresh_inventory(&self, id: &InventoryId) -> Result<Inventory, HostError> {
+        let mut parts = Vec::new();
+        while let Some(part) = self.host.inventory(&id.key(parts.len())).await? {
+            parts.push(part);
+        }
+        Ok(Inventory { id: id.clone(), parts })
+    }
+
+    /// Stores an inventory that only gained entries. Entries move to later parts only, so the last part
+    /// goes first: at no time is an entry in none.
+    pub(crate) async fn write_ahead(
+        &self,
+        inventory: &mut Inventory,
+        entries: &[Entry],
+        bundle: &str,
+    ) -> Result<(), HostError> {
+        let chunks: Vec<&[Entry]> = entries.chunks(ENTRIES_OF_A_PART).collect();
+        let mut parts = vec![None; chunks.len()];
+        for (index, chunk) in chunks.into_iter().enumerate().rev() {
+            parts[index] = Some(self.host.put_inventory(&inventory.part(index, chunk, bundle)).await?);
+        }
+        inventory.parts = parts.into_iter().flatten().collect();
+        Ok(())
+    }
+
+    /// Stores an inventory that only lost entries. Entries move to earlier parts only, so the first
+    /// part goes first. Without entries the inventory goes, too.
+    pub(crate) async fn settle(
+        &self,
+        inventory: &mut Inventory,
+        entries: &[Entry],
+        bundle: &str,
+    ) -> Result<(), HostError> {
+        let mut parts = Vec::new();
+        for (index, chunk) in entries.chunks(ENTRIES_OF_A_PART).enumerate() {
+            parts.push(self.host.put_inventory(&inventory.part(index, chunk, bundle)).await?);
+        }
+        for surplus in inventory.parts.iter().skip(parts.len()) {
+            self.host.delete_inventory(surplus).await?;
+        }
+        inventory.parts = parts;
+        Ok(())
+    }
+
+    /// Clusters other than `cluster` that have an inventory of this Release.
+    pub(crate) fn other_clusters(&self, release: &Release, cluster: &str) -> Vec<String> {
+        let uid = release.metadata.uid.as_deref().unwrap_or_default();
+        let mut names: Vec<String> = self
+            .inventories
+            .filter(|part| part.spec.release_ref.uid == uid && part.spec.cluster_ref.name != cluster)
+            .iter()
+            .map(|part| part.spec.cluster_ref.name.clone())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}

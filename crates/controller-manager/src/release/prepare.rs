@@ -1,0 +1,237 @@
+//! From a source to a bundle.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use convoy_api::{ArtifactStatus, Release, ReleaseRender, ValuesKind, reason};
+use convoy_apply::Capabilities;
+use convoy_plan::Rendered;
+use convoy_render::{Bundle, RenderInput, TargetFacts, ValuesText, render, render_key};
+use convoy_runtime::StoreKey;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use super::Releases;
+use crate::host::{HostError, in_words};
+
+/// Bundles that are kept in memory; the render store has the rest.
+const KEPT: usize = 256;
+
+/// A bundle ready to be planned.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) digest: String,
+    pub(crate) objects: Vec<Rendered>,
+    pub(crate) notes: Option<String>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Bundles in memory by all that they depend on.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    ready: Mutex<HashMap<String, Arc<Ready>>>,
+}
+
+impl Prepared {
+    fn get(&self, key: &str) -> Option<Arc<Ready>> {
+        self.ready.lock().get(key).cloned()
+    }
+
+    fn put(&self, key: String, ready: Arc<Ready>) {
+        let mut all = self.ready.lock();
+        if all.len() >= KEPT {
+            // A plain way to stay bounded: what is still used is soon here again.
+            all.clear();
+        }
+        all.insert(key, ready);
+    }
+}
+
+/// Why there is no bundle.
+#[derive(Debug)]
+pub(crate) enum PrepareError {
+    /// It does not render; only another revision or spec can mend it.
+    Render { reason: &'static str, message: String },
+    /// Something it needs is not there (yet).
+    Missing { reason: &'static str, message: String },
+    /// The host or the render store failed.
+    Failed { message: String },
+}
+
+impl From<HostError> for PrepareError {
+    fn from(error: HostError) -> Self {
+        PrepareError::Failed { message: in_words(&error) }
+    }
+}
+
+impl Releases {
+    /// The bundle of a Release, from memory, from the render store, or rendered now.
+    pub(crate) async fn prepare(
+        &self,
+        release: &Release,
+        artifact: &ArtifactStatus,
+        capabilities: &Capabilities,
+    ) -> Result<Arc<Ready>, PrepareError> {
+        let values = self.values(release).await?;
+        let memory_key = memory_key(release, artifact, capabilities, &values);
+        if let Some(ready) = self.prepared.get(&memory_key) {
+            return Ok(ready);
+        }
+        let store_failed = |error: &dyn std::error::Error| PrepareError::Failed {
+            message: format!("the render store fails: {}", in_words(error)),
+        };
+        let files = self
+            .store
+            .artifact(&artifact.digest, &artifact.revision)
+            .await
+            .map_err(|error| store_failed(&error))?
+            .ok_or_else(|| PrepareError::Missing {
+                reason: reason::DEPENDENCY_NOT_READY,
+                message: format!(
+                    "the artifact {} is not in the render store; it is being fetched again",
+                    artifact.revision
+                ),
+            })?;
+        let facts = TargetFacts {
+            kubernetes_version: capabilities.version.clone(),
+            api_versions: capabilities.api_versions.iter().cloned().collect(),
+        };
+        let (spec, name, namespace) = (release.spec.clone(), name_of(release), namespace_of(release));
+        // Rendering is work for the processor, not for the threads that answer requests.
+        let (key, rendered, stored) = {
+            let store = self.store.clone();
+            let runtime = tokio::runtime::Handle::current();
+            tokio::task::spawn_blocking(move || {
+                let git = spec.source.git.unwrap_or_default();
+                let input = RenderInput {
+                    artifact: &files,
+                    path: git.path.as_deref().unwrap_or_default(),
+                    render: spec.render.as_ref(),
+                    values_from: &values,
+                    release_name: &name,
+                    namespace: &namespace,
+                    target: &facts,
+                };
+                let key = render_key(&input);
+                match runtime.block_on(store.render(&key)) {
+                    Ok(Some((digest, bundle))) => (key, Ok(bundle), Some(digest)),
+                    // What the store lost or garbled is rendered again.
+                    Ok(None) | Err(_) => {
+                        let rendered = render(&input);
+                        (key, rendered, None)
+                    }
+                }
+            })
+            .await
+            .map_err(|_| PrepareError::Render {
+                reason: reason::RENDER_FAILED,
+                message: "rendering broke down; this is a defect of convoy".to_owned(),
+            })?
+        };
+        let bundle = rendered
+            .map_err(|error| PrepareError::Render { reason: error.reason(), message: in_words(&error) })?;
+        let digest = match stored {
+            Some(digest) => digest,
+            None => {
+                let digest = self.store.put_bundle(&bundle).await.map_err(|error| store_failed(&error))?;
+                self.store.put_render(&key, &digest).await.map_err(|error| store_failed(&error))?;
+                digest
+            }
+        };
+        let ready = Arc::new(Ready::of(digest, bundle));
+        self.prepared.put(memory_key, Arc::clone(&ready));
+        Ok(ready)
+    }
+
+    /// The values that a Release takes from ConfigMaps and Secrets of its namespace.
+    async fn values(&self, release: &Release) -> Result<Vec<ValuesText>, PrepareError> {
+        let references = match &release.spec.render {
+            Some(ReleaseRender { helm: Some(helm), .. }) => helm.values_from.as_slice(),
+            _ => &[],
+        };
+        let namespace = release.metadata.namespace.clone().unwrap_or_default();
+        let mut values = Vec::new();
+        for reference in references {
+            const DEFAULT_KEY: &str = "values.yaml";
+            let key = reference.key.as_deref().unwrap_or(DEFAULT_KEY);
+            let at = StoreKey::new(namespace.as_str(), reference.name.as_str());
+            let (kind, data) = match reference.kind {
+                ValuesKind::ConfigMap => ("ConfigMap", self.host.config_map(&at).await?),
+                ValuesKind::Secret => ("Secret", self.host.secret(&at).await?),
+            };
+            let is_optional = reference.optional == Some(true);
+            let missing = match &data {
+                None => format!(
+                    "there is no {kind} {at}, which spec.render.helm.valuesFrom names; create it, or set optional"
+                ),
+                Some(_) => format!(
+                    "the {kind} {at} has no key {key:?}, which spec.render.helm.valuesFrom names; add it, or set optional"
+                ),
+            };
+            match data.and_then(|mut data| data.remove(key)) {
+                Some(text) => values.push(ValuesText {
+                    from: format!("{kind} {at}, key {key}"),
+                    text,
+                    is_secret: reference.kind == ValuesKind::Secret,
+                }),
+                None if is_optional => {}
+                None => {
+                    return Err(PrepareError::Missing {
+                        reason: reason::DEPENDENCY_NOT_FOUND,
+                        message: missing,
+                    });
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl Ready {
+    fn of(digest: String, bundle: Bundle) -> Self {
+        let objects = bundle
+            .objects
+            .into_iter()
+            .map(|object| Rendered { source: object.source, object: object.object })
+            .collect();
+        Self { digest, objects, notes: bundle.notes, warnings: bundle.warnings }
+    }
+}
+
+pub(crate) fn name_of(release: &Release) -> String {
+    release.metadata.name.clone().unwrap_or_default()
+}
+
+/// The namespace on the target: of objects that name none, and what templates see.
+pub(crate) fn namespace_of(release: &Release) -> String {
+    let own = release.metadata.namespace.clone().unwrap_or_default();
+    release.spec.target_namespace.clone().unwrap_or(own)
+}
+
+fn memory_key(
+    release: &Release,
+    artifact: &ArtifactStatus,
+    capabilities: &Capabilities,
+    values: &[ValuesText],
+) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |part: &[u8]| {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    };
+    let spec = &release.spec;
+    add(artifact.digest.as_bytes());
+    // Errors name the revision.
+    add(artifact.revision.as_bytes());
+    add(spec.source.git.as_ref().and_then(|git| git.path.as_deref()).unwrap_or_default().as_bytes());
+    add(&serde_json::to_vec(&spec.render).unwrap_or_default());
+    add(name_of(release).as_bytes());
+    add(namespace_of(release).as_bytes());
+    add(capabilities.version.as_bytes());
+    add(capabilities.digest.as_bytes());
+    for value in values {
+        add(value.from.as_bytes());
+        add(&value.text);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,395 @@
+//! What the status of a Release says. Pure.
+
+use convoy_api::{
+    ConditionStatus, HistoryEntry, Outcome, Release, ReleaseStatus, WriterStatus, annotation, condition_type,
+    reason, set_condition,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Map, Value};
+
+use super::decide::HealthGate;
+
+/// The conditions that the controller-manager writes; the others are the observer's.
+const OURS: [&str; 5] = [
+    condition_type::READY,
+    condition_type::RENDERED,
+    condition_type::APPLIED,
+    condition_type::RECONCILING,
+    condition_type::STALLED,
+];
+
+/// How far a look at a Release came, and what stopped it.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// Nothing is done on purpose.
+    Suspended { message: String },
+    /// Something the spec names is not there or not ready.
+    Resolved { reason: &'static str, message: String, is_terminal: bool },
+    /// There is no bundle.
+    Rendered { revision: String, reason: &'static str, message: String, is_terminal: bool },
+    /// The bundle is not, or not wholly, on the target.
+    Planned { bundle: BundleFacts, reason: &'static str, message: String, is_terminal: bool },
+    /// The bundle is on the target.
+    Applied { bundle: BundleFacts, gate: HealthGate, message: String },
+    /// The Release is being deleted, and something is in the way.
+    Deleting { reason: &'static str, message: String },
+}
+
+/// A bundle that was tried.
+#[derive(Clone, Debug)]
+pub(crate) struct BundleFacts {
+    pub(crate) revision: String,
+    pub(crate) digest: String,
+    pub(crate) notes: Option<String>,
+    pub(crate) objects: usize,
+    pub(crate) inventories: Vec<String>,
+    /// Whether something was written to the target now.
+    pub(crate) is_fresh: bool,
+}
+
+/// Who writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    pub(crate) replica: String,
+    pub(crate) shard: u32,
+}
+
+/// The status after `old`.
+pub(crate) fn next(
+    release: &Release,
+    old: &ReleaseStatus,
+    reached: &Reached,
+    writer: &Writer,
+    now: Timestamp,
+) -> ReleaseStatus {
+    let generation = release.metadata.generation.unwrap_or_default();
+    let mut new = ReleaseStatus { observed_generation: Some(generation), ..old.clone() };
+    new.controller = Some(WriterStatus { replica: writer.replica.clone(), shard: i64::from(writer.shard) });
+    let annotations = release.metadata.annotations.as_ref();
+    new.last_handled_reconcile_at = annotations.and_then(|all| all.get(annotation::RECONCILE_AT)).cloned();
+    let mut say = Conditions { new: &mut new, generation, now };
+    match reached {
+        Reached::Suspended { message } => {
+            say.clear(&[condition_type::RECONCILING, condition_type::STALLED]);
+            say.set(condition_type::READY, ConditionStatus::False, reason::SUSPENDED, message);
+        }
+        Reached::Resolved { reason, message, is_terminal } => say.failed(reason, message, *is_terminal),
+        Reached::Rendered { revision, reason, message, is_terminal } => {
+            say.set(condition_type::RENDERED, ConditionStatus::False, reason, message);
+            say.failed(reason, message, *is_terminal);
+            new.last_attempted_revision = Some(revision.clone());
+        }
+        Reached::Planned { bundle, reason, message, is_terminal } => {
+            say.rendered(bundle);
+            say.set(condition_type::APPLIED, ConditionStatus::False, reason, message);
+            say.failed(reason, message, *is_terminal);
+            new.last_attempted_revision = Some(bundle.revision.clone());
+            new.objects = i64::try_from(bundle.objects).ok();
+            new.inventories.clone_from(&bundle.inventories);
+            record(&mut new.history, bundle, Outcome::Failed, message, now);
+        }
+        Reached::Applied { bundle, gate, message } => {
+            say.rendered(bundle);
+            applied(&mut say, bundle, gate, message);
+            let outcome = match gate {
+                HealthGate::Open => Outcome::Succeeded,
+                HealthGate::Waiting { .. } | HealthGate::Unknown { .. } => Outcome::Progressing,
+                HealthGate::Closed { .. } => Outcome::Failed,
+            };
+            let message = match gate {
+                HealthGate::Closed { message, .. } => message.as_str(),
+                _ => message.as_str(),
+            };
+            record(&mut new.history, bundle, outcome, message, now);
+        }
+        Reached::Deleting { reason, message } => {
+            say.clear(&[condition_type::STALLED]);
+            say.set(condition_type::READY, ConditionStatus::False, reason, message);
+            say.set(
+                condition_type::RECONCILING,
+                ConditionStatus::True,
+                reason::DELETING,
+                "the Release is being deleted",
+            );
+        }
+    }
+    new.history.truncate(release.spec.history_limit());
+    new
+}
+
+fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, message: &str) {
+    say.set(condition_type::APPLIED, ConditionStatus::True, reason::SUCCEEDED, message);
+    say.clear(&[condition_type::STALLED]);
+    let is_new = say.new.bundle_digest.as_deref() != Some(&bundle.digest);
+    if bundle.is_fresh || is_new || say.new.last_applied_time.is_none() {
+        say.new.last_applied_time = Some(Time(whole_second(say.now)));
+    }
+    say.new.source_revision = Some(bundle.revision.clone());
+    say.new.last_attempted_revision = Some(bundle.revision.clone());
+    say.new.bundle_digest = Some(bundle.digest.clone());
+    say.new.objects = i64::try_from(bundle.objects).ok();
+    say.new.inventories.clone_from(&bundle.inventories);
+    say.new.notes.clone_from(&bundle.notes);
+    match gate {
+        HealthGate::Open => {
+            say.clear(&[condition_type::RECONCILING]);
+            let objects = if bundle.objects == 1 {
+                "1 object".to_owned()
+            } else {
+                format!("{} objects", bundle.objects)
+            };
+            let message = format!("{}, {objects}", bundle.revision);
+            say.set(condition_type::READY, ConditionStatus::True, reason::SUCCEEDED, &message);
+        }
+        HealthGate::Waiting { message, .. } => {
+            say.set(condition_type::READY, ConditionStatus::False, reason::WAITING_FOR_HEALTH, message);
+            say.set(condition_type::RECONCILING, ConditionStatus::True, reason::PROGRESSING, message);
+        }
+        HealthGate::Closed { reason, message } => {
+            say.clear(&[condition_type::RECONCILING]);
+            say.set(condition_type::READY, ConditionStatus::False, reason, message);
+        }
+        HealthGate::Unknown { reason, message } => {
+            say.clear(&[condition_type::RECONCILING]);
+            say.set(condition_type::READY, ConditionStatus::Unknown, reason, message);
+        }
+    }
+}
+
+struct Conditions<'a> {
+    new: &'a mut ReleaseStatus,
+    generation: i64,
+    now: Timestamp,
+}
+
+impl Conditions<'_> {
+    fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        set_condition(&mut self.new.conditions, type_, status, reason, message, self.generation, self.now);
+    }
+
+    fn clear(&mut self, types: &[&str]) {
+        self.new.conditions.retain(|condition| !types.contains(&condition.type_.as_str()));
+    }
+
+    fn rendered(&mut self, bundle: &BundleFacts) {
+        self.set(condition_type::RENDERED, ConditionStatus::True, reason::SUCCEEDED, &bundle.revision);
+    }
+
+    fn failed(&mut self, reason: &str, message: &str, is_terminal: bool) {
+        self.set(condition_type::READY, ConditionStatus::False, reason, message);
+        if is_terminal {
+            self.clear(&[condition_type::RECONCILING]);
+            let message = "nothing more happens until the source, the spec or the target changes";
+            self.set(condition_type::STALLED, ConditionStatus::True, reason, message);
+        } else {
+            self.clear(&[condition_type::STALLED]);
+            self.set(
+                condition_type::RECONCILING,
+                ConditionStatus::True,
+                reason::PROGRESSING,
+                "it will be tried again",
+            );
+        }
+    }
+}
+
+/// Notes in the history what became of a bundle. A bundle that was the last to be tried keeps its
+/// entry; one that comes back after another gets a new one.
+fn record(
+    history: &mut Vec<HistoryEntry>,
+    bundle: &BundleFacts,
+    outcome: Outcome,
+    message: &str,
+    now: Timestamp,
+) {
+    let now = Time(whole_second(now));
+    let is_last = history.first().is_some_and(|last| last.bundle_digest == bundle.digest);
+    if !is_last {
+        if let Some(last) = history.first_mut().filter(|last| last.outcome == Outcome::Progressing) {
+            last.outcome = Outcome::Superseded;
+            last.finished = Some(now.clone());
+        }
+        let revision = history.first().map_or(0, |last| last.revision).saturating_add(1);
+        history.insert(
+            0,
+            HistoryEntry {
+                revision,
+                source_revision: bundle.revision.clone(),
+                bundle_digest: bundle.digest.clone(),
+                started: Some(now.clone()),
+                ..HistoryEntry::default()
+            },
+        );
+    }
+    let Some(entry) = history.first_mut() else { return };
+    // A delivery that succeeded stays so: what comes after is another story, told by the conditions.
+    if entry.outcome == Outcome::Succeeded {
+        return;
+    }
+    let is_over = outcome != Outcome::Progressing;
+    if is_over && (entry.outcome != outcome || entry.finished.is_none()) {
+        entry.finished = Some(now);
+    } else if !is_over {
+        entry.finished = None;
+    }
+    entry.outcome = outcome;
+    // The history is for people who look back; the conditions hold the whole text.
+    const LONGEST: usize = 256;
+    entry.message = message.chars().take(LONGEST).collect();
+}
+
+/// Whether the newest delivery succeeded with this bundle.
+pub(crate) fn has_succeeded(status: &ReleaseStatus, bundle: &str) -> bool {
+    status
+        .history
+        .first()
+        .is_some_and(|last| last.bundle_digest == bundle && last.outcome == Outcome::Succeeded)
+}
+
+/// The fields of a status that the controller-manager owns, as they are applied.
+pub(crate) fn owned(status: &ReleaseStatus) -> Map<String, Value> {
+    let mut ours = ReleaseStatus {
+        healthy_objects: None,
+        observer: None,
+        observed_bundle_digest: None,
+        ..status.clone()
+    };
+    ours.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
+    // The order of conditions says nothing, and another writer may change it.
+    ours.conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    match serde_json::to_value(&ours) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// What this process wrote last, with the observer's fields as they are now.
+pub(crate) fn merged(current: &ReleaseStatus, written: Option<&ReleaseStatus>) -> ReleaseStatus {
+    let Some(written) = written else { return current.clone() };
+    let mut merged = ReleaseStatus {
+        healthy_objects: current.healthy_objects,
+        observer: current.observer.clone(),
+        observed_bundle_digest: current.observed_bundle_digest.clone(),
+        ..written.clone()
+    };
+    merged.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
+    let theirs = current.conditions.iter().filter(|condition| !OURS.contains(&condition.type_.as_str()));
+    merged.conditions.extend(theirs.cloned());
+    merged
+}
+
+fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use convoy_api::find_condition;
+
+    use super::*;
+
+    fn release() -> Release {
+        let mut release = Release::default();
+        release.metadata.generation = Some(3);
+        release.spec.history_limit = Some(2);
+        release
+    }
+
+    fn bundle(digest: &str) -> BundleFacts {
+        BundleFacts {
+            revision: format!("main@sha1:{digest}"),
+            digest: digest.to_owned(),
+            notes: None,
+            objects: 2,
+            inventories: vec!["web.prod".to_owned()],
+            is_fresh: true,
+        }
+    }
+
+    fn writer() -> Writer {
+        Writer { replica: "cm-0".to_owned(), shard: 7 }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn ready(status: &ReleaseStatus) -> (String, String) {
+        let ready = find_condition(&status.conditions, "Ready").unwrap();
+        (ready.status.clone(), ready.reason.clone())
+    }
+
+    fn waiting() -> HealthGate {
+        HealthGate::Waiting { message: "1 of 2".to_owned(), remaining: Duration::from_secs(1) }
+    }
+
+    fn applied(digest: &str, gate: HealthGate) -> Reached {
+        Reached::Applied { bundle: bundle(digest), gate, message: "2 created".to_owned() }
+    }
+
+    #[test]
+    fn a_delivery_goes_from_waiting_to_ready_and_its_history_entry_with_it() {
+        let first = next(&release(), &ReleaseStatus::default(), &applied("a", waiting()), &writer(), at(1));
+        assert_eq!(ready(&first), ("False".to_owned(), "WaitingForHealth".to_owned()));
+        assert_eq!(first.history[0].outcome, Outcome::Progressing);
+        let second = next(&release(), &first, &applied("a", HealthGate::Open), &writer(), at(5));
+        assert_eq!(ready(&second), ("True".to_owned(), "Succeeded".to_owned()));
+        assert_eq!((second.history.len(), second.history[0].outcome), (1, Outcome::Succeeded));
+        assert_eq!(second.history[0].finished, Some(Time(at(5))));
+        assert!(find_condition(&second.conditions, "Reconciling").is_none());
+    }
+
+    #[test]
+    fn a_failed_try_leaves_what_is_on_the_target_in_the_status() {
+        let good =
+            next(&release(), &ReleaseStatus::default(), &applied("a", HealthGate::Open), &writer(), at(1));
+        let broken = Reached::Rendered {
+            revision: "main@sha1:b".to_owned(),
+            reason: reason::RENDER_FAILED,
+            message: "templates/x.yaml:3".to_owned(),
+            is_terminal: true,
+        };
+        let bad = next(&release(), &good, &broken, &writer(), at(2));
+        assert_eq!(bad.source_revision.as_deref(), Some("main@sha1:a"));
+        assert_eq!(bad.last_attempted_revision.as_deref(), Some("main@sha1:b"));
+        assert_eq!((bad.bundle_digest.as_deref(), bad.objects), (Some("a"), Some(2)));
+        assert_eq!(ready(&bad), ("False".to_owned(), "RenderFailed".to_owned()));
+        assert!(find_condition(&bad.conditions, "Stalled").is_some());
+        assert_eq!(bad.history, good.history);
+    }
+
+    #[test]
+    fn history_is_bounded_and_a_bundle_that_comes_back_is_a_new_revision() {
+        let mut status = ReleaseStatus::default();
+        for (second, digest) in ["a", "b", "a"].into_iter().enumerate() {
+            let gate = if digest == "b" { waiting() } else { HealthGate::Open };
+            status = next(&release(), &status, &applied(digest, gate), &writer(), at(second as i64));
+        }
+        let shown: Vec<(i64, &str, Outcome)> =
+            status.history.iter().map(|e| (e.revision, e.bundle_digest.as_str(), e.outcome)).collect();
+        assert_eq!(shown, [(3, "a", Outcome::Succeeded), (2, "b", Outcome::Superseded)]);
+    }
+
+    #[test]
+    fn the_same_again_writes_nothing_and_the_observers_fields_are_never_ours() {
+        let mut first =
+            next(&release(), &ReleaseStatus::default(), &applied("a", HealthGate::Open), &writer(), at(1));
+        set_condition(&mut first.conditions, "Healthy", ConditionStatus::True, "Healthy", "", 3, at(1));
+        first.healthy_objects = Some(2);
+        let mut unchanged = bundle("a");
+        unchanged.is_fresh = false;
+        let reached =
+            Reached::Applied { bundle: unchanged, gate: HealthGate::Open, message: "2 created".to_owned() };
+        let second = next(&release(), &first, &reached, &writer(), at(99));
+        assert_eq!(owned(&second), owned(&first));
+        assert!(!owned(&first).contains_key("healthyObjects"));
+        assert!(!serde_json::to_string(&owned(&first)).unwrap().contains("\"Healthy\""));
+        let stale = ReleaseStatus { healthy_objects: Some(1), ..ReleaseStatus::default() };
+        let merged = merged(&stale, Some(&first));
+        assert_eq!((merged.healthy_objects, merged.history.len()), (Some(1), 1));
+        assert!(find_condition(&merged.conditions, "Healthy").is_none());
+    }
+}
