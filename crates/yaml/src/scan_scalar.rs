@@ -310,9 +310,7 @@ impl<'a> Scanner<'a> {
             more_breaks.clear();
             was_blank = is_blank;
             let from = self.at;
-            while !self.bytes.is_break_or_end(self.at) {
-                self.step();
-            }
+            self.skip_to_line_end();
             value.push_str(self.text.get(from..self.at).unwrap_or_default());
             first_break = if self.bytes.is_break(self.at) { self.step_break() } else { "" };
             self.scan_block_breaks(&mut indent, &mut more_breaks, start, &mut end)?;

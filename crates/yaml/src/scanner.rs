@@ -143,9 +143,20 @@ impl<'a> Scanner<'a> {
 
     pub(super) fn skip_comment(&mut self) {
         if self.bytes.at(self.at) == b'#' {
-            while !self.bytes.is_break_or_end(self.at) {
-                self.step();
+            self.skip_to_line_end();
+        }
+    }
+
+    /// Steps over everything up to a line break or the end of the text.
+    pub(super) fn skip_to_line_end(&mut self) {
+        loop {
+            let rest = self.bytes.0.get(self.at..).unwrap_or_default();
+            let plain = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r' | 0x80..));
+            self.step_ascii(plain.unwrap_or(rest.len()));
+            if self.bytes.is_break_or_end(self.at) {
+                return;
             }
+            self.step();
         }
     }
 
