@@ -50,6 +50,8 @@ fn run() -> Result<Vec<u8>, String> {
             "-a" | "--api-versions" => flags.api_versions.extend(next()?.split(',').map(str::to_owned)),
             "--kube-version" => flags.kube_version = Some(next()?),
             "-n" | "--namespace" => flags.namespace = Some(next()?),
+            "--name-template" => flags.name_template = Some(next()?),
+            "--generate-name" => {}
             "--include-crds" => flags.include_crds = true,
             "--is-upgrade" => flags.is_upgrade = true,
             "--no-hooks" => flags.no_hooks = true,
@@ -60,8 +62,8 @@ fn run() -> Result<Vec<u8>, String> {
         }
     }
     let (name, chart) = match names.as_slice() {
-        [name, chart] => (name.clone(), chart.clone()),
-        [chart] => ("release-name".to_owned(), chart.clone()),
+        [name, chart] => (Some(name.as_str()), chart.clone()),
+        [chart] => (None, chart.clone()),
         _ => return Err("expected NAME and CHART".to_owned()),
     };
     let since = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i128);
@@ -70,6 +72,7 @@ fn run() -> Result<Vec<u8>, String> {
     let mut read =
         |name: &str| std::fs::read(name).map_err(|_| format!("open {name}: no such file or directory"));
     let load = || load(Path::new(&chart));
+    let name = flags.release_name(name, &mut environment).map_err(|error| error.to_string())?;
     template(&name, &flags, &mut read, load, &mut environment).map_err(|error: TemplateError| {
         let hint =
             if error.has_debug_hint() { "\n\nUse --debug flag to render out invalid YAML" } else { "" };

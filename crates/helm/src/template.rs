@@ -2,12 +2,14 @@
 
 use crate::capabilities::{Capabilities, KubeVersion, KubeVersionError};
 use crate::chart::{Chart, LoadError};
-use crate::functions::Environment;
+use crate::files::go_text;
+use crate::functions::{Environment, functions};
 use crate::manifest::{HookEvent, split, trim_end, trim_start};
 use crate::path_match::path_match;
 use crate::render::{ReleaseOptions, RenderError, Rendered, render};
 use crate::strvals::{Mode, SetError, set};
 use crate::values::{Data, Values, ValuesError, lay_over, read_values};
+use convoy_gotemplate::{Session, Templates, Value, parse};
 
 /// The flags of `helm template` that change what it prints.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +44,8 @@ pub struct TemplateFlags {
     pub skip_tests: bool,
     /// `--skip-schema-validation`.
     pub skip_schema_validation: bool,
+    /// `--name-template`.
+    pub name_template: Option<String>,
 }
 
 /// Why `helm template` fails; displays what it prints after `Error: `, without the hint about `--debug`.
@@ -102,6 +106,12 @@ pub enum TemplateError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// A name and a template for one.
+    #[error("cannot set --name-template and also specify a name")]
+    TwoNames,
+    /// The template of a name cannot be parsed or fails.
+    #[error("{0}")]
+    NameTemplate(String),
     /// The chart does not render.
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -161,6 +171,32 @@ impl TemplateFlags {
             set(argument, &mut values, Mode::Literal).map_err(wrong("--set-literal"))?;
         }
         Ok(values)
+    }
+
+    /// The name of the release: the one that is given, what `--name-template` renders to, or `release-name`.
+    ///
+    /// # Errors
+    ///
+    /// When there are two, or the template is none.
+    pub fn release_name(
+        &self,
+        name: Option<&str>,
+        environment: &mut Environment<'static>,
+    ) -> Result<String, TemplateError> {
+        let template = match (name, &self.name_template) {
+            (Some(_), Some(_)) => return Err(TemplateError::TwoNames),
+            (Some(name), None) => return Ok(name.to_owned()),
+            (None, None) => return Ok("release-name".to_owned()),
+            (None, Some(template)) => template,
+        };
+        let failed = |error: &dyn std::fmt::Display| TemplateError::NameTemplate(error.to_string());
+        let parsed =
+            parse("name-template", template.as_bytes(), functions()).map_err(|error| failed(&error))?;
+        let mut templates = Templates::new();
+        templates.add(&parsed);
+        let mut session = Session::new().with_host(environment);
+        let name = session.execute(&templates, b"name-template", &Value::Nil);
+        name.map(|name| go_text(&name)).map_err(|error| failed(&error))
     }
 
     /// The target that the flags describe.
