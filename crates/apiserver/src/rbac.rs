@@ -169,6 +169,9 @@ impl Authorizer for Rbac {
 }
 
 /// The roles and bindings that every cluster starts with, as plural name and object.
+///
+/// Other than in kube-apiserver, `admin` may not write roles and bindings: whoever may, may give away
+/// more than they have, which nothing here prevents.
 pub fn bootstrap() -> Vec<(&'static str, Value)> {
     let role = |name: &str, rules: Value| {
         let role = json!({
@@ -225,7 +228,6 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
             json!([
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
-                {"verbs": all, "apiGroups": [GROUP], "resources": ["roles", "rolebindings"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds}
             ]),
         ),

@@ -3,6 +3,8 @@
 //! Objects are [`serde_json::Value`]; [`Object`] reads and writes their metadata. Everything here is
 //! pure: time and identity are arguments.
 
+#![warn(missing_docs)]
+
 pub mod field_error;
 pub mod fields;
 pub mod gvk;

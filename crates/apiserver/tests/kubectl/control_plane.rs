@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use convoy_apiserver::audit::AuditLog;
 use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union};
 use convoy_apiserver::authorization::{self, Authorizer, Masters};
 use convoy_apiserver::metrics::Metrics;
@@ -72,6 +73,7 @@ pub(crate) async fn start(folder: &Path, port: u16) -> Result<ControlPlane, AnyE
         .authenticator(authenticator)
         .authorizer(authorizer)
         .metrics(metrics)
+        .audit(AuditLog::open(&folder.join("audit.log"))?)
         .start()
         .await?;
     let url = format!("https://{}", server.address());
