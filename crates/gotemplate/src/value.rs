@@ -299,12 +299,12 @@ impl Map {
     /// A nil `map[string]interface {}`: it reads as an empty one, is `null` in JSON and YAML, and nothing
     /// can be set in it (which callers of [`Map::insert`] must check).
     pub fn nil() -> Self {
-        Self(Rc::new(MapBody {
-            elem: Elem::Any,
-            nil: true,
-            name: None,
-            entries: RefCell::new(BTreeMap::new()),
-        }))
+        Self::nil_of(Elem::Any)
+    }
+
+    /// A nil map of another element type.
+    pub fn nil_of(elem: Elem) -> Self {
+        Self(Rc::new(MapBody { elem, nil: true, name: None, entries: RefCell::new(BTreeMap::new()) }))
     }
 
     /// Whether it is a nil map.

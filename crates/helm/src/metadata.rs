@@ -226,6 +226,11 @@ impl Metadata {
         let text = |text: &str| Value::string(text);
         let strings = |items: &[String]| Value::list(items.iter().map(|item| text(item)).collect());
         let annotations = self.annotations.iter().map(|(k, v)| (Str::from(k.as_str()), text(v))).collect();
+        let annotations = if self.annotations.is_empty() {
+            Map::nil_of(Elem::String)
+        } else {
+            Map::with_elem(Elem::String, annotations)
+        };
         let maintainers = self.maintainers.iter().map(|maintainer| {
             Value::map([
                 ("Name", text(&maintainer.name)),
@@ -247,7 +252,7 @@ impl Metadata {
             ("Tags", text(&self.tags)),
             ("AppVersion", text(&self.app_version)),
             ("Deprecated", Value::Bool(self.deprecated)),
-            ("Annotations", Value::Map(Map::with_elem(Elem::String, annotations))),
+            ("Annotations", Value::Map(annotations)),
             ("KubeVersion", text(&self.kube_version)),
             ("Dependencies", Value::list(self.dependencies.iter().map(Dependency::to_value).collect())),
             ("Type", text(&self.kind)),

@@ -20,6 +20,10 @@ pub struct Emitter {
     /// Only indentation and indicators stand on this line.
     pub(super) indention: bool,
     stack: Vec<Open>,
+    /// Lines are broken at the first space after this column.
+    pub(super) width: usize,
+    /// Sequences in mappings are indented, too.
+    indented: bool,
     /// What kind of place the next node stands in.
     context: Context,
 }
@@ -52,6 +56,8 @@ impl Default for Emitter {
             whitespace: true,
             indention: true,
             stack: Vec::new(),
+            width: 80,
+            indented: false,
             context: Context::Root,
         }
     }
@@ -61,6 +67,12 @@ impl Emitter {
     /// An emitter that has written nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An emitter that indents sequences in mappings and does not fold lines, as Go's `yaml.v3` does when it is
+    /// told to indent by two.
+    pub fn pretty() -> Self {
+        Self { width: usize::MAX, indented: true, ..Self::default() }
     }
 
     /// Ends the document and hands out its text, with a line feed at its end.
@@ -81,7 +93,7 @@ impl Emitter {
         }
         let outer_indent = self.indent;
         let in_mapping = matches!(self.context, Context::Value { .. });
-        if !in_mapping || self.indention || self.indent.is_none() {
+        if !in_mapping || self.indention || self.indented || self.indent.is_none() {
             self.increase_indent(false);
         }
         self.stack.push(Open { mapping: false, outer_indent });

@@ -2,9 +2,6 @@
 
 use crate::emit::{Emitter, INDENT};
 
-/// Lines are broken at the first space after this column.
-const WIDTH: usize = 80;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -134,7 +131,7 @@ impl Emitter {
             let inside = !quoted || (!first && next.is_some());
             first = false;
             if c == ' ' {
-                if fold && !spaces && self.column > WIDTH && inside && next != Some(' ') {
+                if fold && !spaces && self.column > self.width && inside && next != Some(' ') {
                     self.write_indent();
                 } else {
                     self.put(c);
@@ -180,7 +177,7 @@ impl Emitter {
                 self.write_escaped(c);
                 spaces = false;
             } else if c == ' ' {
-                if fold && !spaces && self.column > WIDTH && !first && next.is_some() {
+                if fold && !spaces && self.column > self.width && !first && next.is_some() {
                     self.write_indent();
                     if next == Some(' ') {
                         self.put('\\');
