@@ -156,7 +156,13 @@ fn is_hostname(text: &str) -> bool {
                 && !label.ends_with('-')
         })
         && match labels.as_slice() {
-            [_] => true,
+            // A name without dots may have one dash, after its first character.
+            [only] => {
+                let mut rest = only.chars();
+                rest.next();
+                let rest = rest.as_str();
+                !rest.strip_prefix('-').unwrap_or(rest).contains('-')
+            }
             [.., top] => top.chars().count() >= 2 && top.chars().all(char::is_alphabetic),
             [] => false,
         }
@@ -311,7 +317,11 @@ mod tests {
         let table: &[(&str, &[&str], &[&str])] = &[
             ("uri", &["http://a.b/c?d", "/x", "mailto:a@b"], &["", "a b", "x/y", "http://a%zz"]),
             ("email", &["a@b", "A B <a@b.c>", "\"a b\"@c"], &["a", "@b", "a b@c", "a@b@"]),
-            ("hostname", &["a", "a.example", "1a"], &["", "-a", "a..b", "a_b", "a.1"]),
+            (
+                "hostname",
+                &["a", "a.example", "1a", "a-b", "my-host.example"],
+                &["", "my-host", "-a", "a..b", "a_b", "a.1"],
+            ),
             ("ipv4", &["1.2.3.4", "01.2.3.4"], &["1.2.3", "1.2.3.256", "::1"]),
             ("ipv6", &["::1", "::ffff:1.2.3.4"], &["1.2.3.4", "::g"]),
             ("cidr", &["10.0.0.0/8", "::/0"], &["10.0.0.0", "10.0.0.0/33", "a/1"]),

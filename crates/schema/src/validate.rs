@@ -27,8 +27,13 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// What was said once is not said again.
     fn merge(&mut self, other: Self) {
-        self.errors.extend(other.errors);
+        for error in other.errors {
+            if !self.errors.contains(&error) {
+                self.errors.push(error);
+            }
+        }
         self.checks += other.checks;
     }
 
@@ -65,12 +70,20 @@ impl Validator<'_> {
             outcome.merge(check_type(node, value, path));
             outcome.checks += 1;
         }
+        // Each kind of check counts, also where the schema asks for nothing.
+        outcome.checks += match value {
+            Value::String(_) => 3,
+            Value::Number(_) => 4,
+            _ => 2,
+        };
+        if let Value::Number(number) = value {
+            outcome.merge(Outcome::of(check_range(node, number, path)));
+        }
         if let Some(constraints) = constraints {
             outcome.merge(self.combinations(constraints, value, path, depth));
             match value {
                 Value::String(text) => {
                     outcome.merge(Outcome::of(check_string(constraints, text, path)));
-                    outcome.checks += 1;
                     if let Some(format) =
                         constraints.known_format.filter(|_| effective_format(node).is_some())
                     {
@@ -78,19 +91,14 @@ impl Validator<'_> {
                         if !format.matches(text) {
                             let name = constraints.format.as_deref().unwrap_or_default();
                             let detail = format!("{path} in body must be of type {name}: {}", go_quote(text));
-                            let error = FieldError::type_invalid(field(path), value.clone(), detail);
-                            outcome.errors.push(error);
+                            outcome.errors.push(FieldError::type_invalid(field(path), value.clone(), detail));
                         }
                     }
                 }
-                Value::Number(number) => {
-                    outcome.merge(check_number(node, constraints, number, path));
-                    outcome.checks += 1;
-                }
+                Value::Number(number) => outcome.merge(check_number(constraints, number, path)),
                 _ => {}
             }
         }
-        outcome.checks += 1;
         if let Value::Array(items) = value {
             outcome.merge(self.items(node, items, path, depth));
             outcome.checks += 1;
@@ -172,7 +180,6 @@ impl Validator<'_> {
         {
             complain(&mut outcome, format!("{} must not validate the schema (not)", quoted()));
         }
-        outcome.checks += 1;
         outcome
     }
 
@@ -295,7 +302,7 @@ fn check_type(node: &Node, value: &Value, path: &str) -> Outcome {
         Value::Array(_) => ("array", ""),
         Value::Object(_) => ("object", ""),
         Value::Number(number) if is_integer(number) => ("integer", "int64"),
-        Value::Number(_) => ("number", "double"),
+        Value::Number(_) => ("number", "float64"),
     };
     let allows = |name: &str| match name {
         "integer" | "string" if node.int_or_string => true,
@@ -319,7 +326,7 @@ fn check_type(node: &Node, value: &Value, path: &str) -> Outcome {
 
 fn check_enum(constraints: &Constraints, value: &Value, path: &str) -> Outcome {
     let allowed = &constraints.one_of_values;
-    if allowed.is_empty() || allowed.iter().any(|one| equal(one, value)) {
+    if allowed.is_empty() || allowed.iter().any(|one| is_allowed(one, value)) {
         return Outcome::default();
     }
     let supported: Vec<String> = allowed
@@ -351,41 +358,33 @@ fn check_string(constraints: &Constraints, text: &str, path: &str) -> Option<Fie
     Some(FieldError::invalid(field(path), text, detail))
 }
 
-fn check_number(node: &Node, constraints: &Constraints, number: &Number, path: &str) -> Outcome {
-    let mut outcome = Outcome { errors: Vec::new(), checks: 1 };
+/// Whether an integer fits into its format.
+fn check_range(node: &Node, number: &Number, path: &str) -> Option<FieldError> {
+    if node.kind != Some(Type::Integer) {
+        return None;
+    }
+    let format = effective_format(node);
+    let float = number.as_f64().unwrap_or_default();
+    let fits = match (format, number.as_i64()) {
+        (Some("int32"), Some(integer)) => i32::try_from(integer).is_ok(),
+        (_, Some(_)) => true,
+        (_, None) => number.is_f64() && float.fract() == 0.0 && float.abs() < I64_LIMIT,
+    };
+    let format = match format {
+        Some(format) => format!(" with format {format}"),
+        None => " (default format)".to_owned(),
+    };
+    let text = format!("Checked value must be of type integer{format} in {path}");
+    (!fits).then(|| FieldError::invalid(NO_FIELD, "", text))
+}
+
+fn check_number(constraints: &Constraints, number: &Number, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
     let invalid = |detail: String| FieldError::invalid(field(path), Value::Number(number.clone()), detail);
     let float = number.as_f64().unwrap_or_default();
 
-    if node.kind == Some(Type::Integer) {
-        let format = constraints.format.as_deref().filter(|format| matches!(*format, "int32" | "int64"));
-        let fits = match (format, number.as_i64()) {
-            (Some("int32"), Some(integer)) => i32::try_from(integer).is_ok(),
-            (_, Some(_)) => true,
-            (_, None) => number.is_f64() && float.abs() < 9.3e18,
-        };
-        if !fits {
-            let format = match format {
-                Some(format) => format!(" with format {format}"),
-                None => " (default format)".to_owned(),
-            };
-            let text = format!("Checked value must be of type integer{format} in {path}");
-            outcome.errors.push(FieldError::invalid(NO_FIELD, "", text));
-        }
-    }
     if let Some(factor) = &constraints.multiple_of {
-        let holds = match (number.as_i64(), factor.as_i64()) {
-            (Some(value), Some(factor)) => factor > 0 && value % factor == 0,
-            _ => {
-                let factor = factor.as_f64().unwrap_or(1.0);
-                let quotient = float / factor;
-                (quotient - quotient.round()).abs() < 1e-9 * quotient.abs().max(1.0)
-            }
-        };
-        if !holds {
-            let factor =
-                factor.as_i64().map_or_else(|| go_float(factor.as_f64().unwrap_or(1.0)), |it| it.to_string());
-            outcome.errors.push(invalid(format!("{path} in body should be a multiple of {factor}")));
-        }
+        outcome.errors.extend(check_multiple(number, factor.as_f64().unwrap_or(1.0), path));
     }
     let beyond = |bound: &Bound, outside: fn(f64, f64) -> bool| {
         outside(float, bound.value) || (bound.exclusive && float == bound.value)
@@ -405,6 +404,32 @@ fn check_number(node: &Node, constraints: &Constraints, number: &Number, path: &
     outcome
 }
 
+/// Beside an integer the factor is cut to one, so that 0.5 is 0 there, and wrong.
+fn check_multiple(number: &Number, factor: f64, path: &str) -> Option<FieldError> {
+    let factor = if is_integer(number) { factor.trunc() } else { factor };
+    if factor <= 0.0 {
+        let detail = format!("factor MultipleOf declared for {path} must be positive: {}", go_float(factor));
+        let value = Number::from_f64(factor).map_or(Value::Null, Value::Number);
+        return Some(FieldError::invalid(field(path), value, detail));
+    }
+    let holds = match number.as_i64() {
+        // Cut to an integer above, and no larger than what it divides.
+        Some(value) if factor < I64_LIMIT => value % (factor as i64) == 0,
+        _ => {
+            let value = number.as_f64().unwrap_or_default();
+            let quotient = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
+            quotient.abs() <= LARGEST_SAFE_INTEGER && (quotient - quotient.round()).abs() < 1e-9
+        }
+    };
+    let detail = || format!("{path} in body should be a multiple of {}", go_float(factor));
+    (!holds).then(|| FieldError::invalid(field(path), Value::Number(number.clone()), detail()))
+}
+
+/// 2^63.
+const I64_LIMIT: f64 = 9_223_372_036_854_775_808.0;
+/// 2^53 - 1, the largest integer that JSON programs agree on.
+const LARGEST_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
+
 /// Beside an integer the bound is printed as one.
 fn show_bound(bound: &Bound, beside: &Number) -> String {
     if is_integer(beside) { format!("{:.0}", bound.value.trunc()) } else { go_float(bound.value) }
@@ -415,16 +440,18 @@ fn is_integer(number: &Number) -> bool {
 }
 
 fn is_whole(value: &Value) -> bool {
-    value.as_f64().is_some_and(|float| float.fract() == 0.0)
+    value.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= LARGEST_SAFE_INTEGER)
 }
 
-/// JSON equality, with 1 and 1.0 the same number.
-fn equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) if is_integer(left) != is_integer(right) => {
-            left.as_f64() == right.as_f64()
+/// Whether an allowed value is the one found. The value found is converted to the type of the allowed
+/// one before, so that 1.5 is found among 1, 2 and 3.
+fn is_allowed(allowed: &Value, found: &Value) -> bool {
+    match (allowed, found) {
+        (Value::Number(allowed), Value::Number(found)) if is_integer(allowed) && !is_integer(found) => {
+            found.as_f64().map(f64::trunc) == allowed.as_f64()
         }
-        _ => left == right,
+        (Value::Number(allowed), Value::Number(found)) => allowed.as_f64() == found.as_f64(),
+        _ => allowed == found,
     }
 }
 
