@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_source::{
-    AddressRules, Class, Credentials, Failure, FetchRequest, Fetcher, FetcherOptions, GitRef,
-};
+use convoy_source::{Class, Credentials, Failure, FetchRequest, Fetcher, FetcherOptions, GitRef};
 use support::{Repo, Server, chain, fetch, options, redirect, request, shown, silent_server, status};
 
 fn secret(pairs: &[(&str, &str)]) -> Credentials {
