@@ -97,6 +97,7 @@ impl Releases {
             api_versions: capabilities.api_versions.iter().cloned().collect(),
         };
         let (spec, name, namespace) = (release.spec.clone(), name_of(release), namespace_of(release));
+        let (seed, now) = (release.metadata.uid.clone().unwrap_or_default(), self.clock.now());
         // Rendering is work for the processor, not for the threads that answer requests.
         let (key, rendered, stored) = {
             let store = self.store.clone();
@@ -111,6 +112,8 @@ impl Releases {
                     release_name: &name,
                     namespace: &namespace,
                     target: &facts,
+                    seed: seed.as_bytes(),
+                    now,
                 };
                 let key = render_key(&input);
                 match runtime.block_on(store.render(&key)) {
@@ -227,6 +230,7 @@ fn memory_key(
     add(&serde_json::to_vec(&spec.render).unwrap_or_default());
     add(name_of(release).as_bytes());
     add(namespace_of(release).as_bytes());
+    add(release.metadata.uid.as_deref().unwrap_or_default().as_bytes());
     add(capabilities.version.as_bytes());
     add(capabilities.digest.as_bytes());
     for value in values {
