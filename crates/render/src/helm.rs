@@ -1,9 +1,12 @@
+use std::sync::LazyLock;
+
 use convoy_api::HelmRender;
 use convoy_helm::functions::Environment;
 use convoy_helm::{
     Capabilities, Chart, Data, Hook, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
     ValuesError, check_installable, check_name, lay_over, read_values,
 };
+use regex::bytes::Regex;
 use serde_json::Value;
 
 use crate::bundle::{self, Bundle, RenderedObject};
@@ -46,6 +49,25 @@ pub(crate) fn render(
     let rendered = convoy_helm::render(&chart, &values, &release, &capabilities, &mut environment)
         .map_err(|error| failed(&error.to_string()))?;
     bundle(folder, spec, &rendered, &secrets)
+}
+
+/// Names of the functions that draw random values, as far as needed to know them.
+static DRAWING: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new("rand(Alpha|Ascii|Numeric|Bytes|Int)|uuidv4|shuffle|gen(CA|Signed|SelfSigned|PrivateKey)|bcrypt|htpasswd|encryptAES").ok()
+});
+
+/// Whether a chart may draw random values: whether the name of a function that does stands in it or in its
+/// values. Packed subcharts are not looked into, they may.
+pub(crate) fn may_draw(input: &RenderInput<'_>) -> bool {
+    let Ok(folder) = Folder::find(input.artifact, input.path) else { return false };
+    if folder.file("Chart.yaml").is_none() {
+        return false;
+    }
+    let Some(drawing) = &*DRAWING else { return true };
+    let spec = serde_json::to_vec(&input.render).unwrap_or_default();
+    folder.files().any(|(path, content)| path.ends_with(".tgz") || drawing.is_match(content))
+        || input.values_from.iter().any(|values| drawing.is_match(&values.text))
+        || drawing.is_match(&spec)
 }
 
 fn bundle(

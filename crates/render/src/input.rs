@@ -114,7 +114,10 @@ pub fn render_key(input: &RenderInput<'_>) -> String {
     add(&target);
     add(input.release_name.as_bytes());
     add(input.namespace.as_bytes());
-    add(input.seed);
+    // Releases with equal inputs share a bundle, unless their charts may draw random values.
+    if helm::may_draw(input) {
+        add(input.seed);
+    }
     for values in input.values_from {
         add(values.from.as_bytes());
         add(&values.text);
@@ -189,13 +192,42 @@ mod tests {
             input(&one, "p", &apis),
             RenderInput { release_name: "x", ..base },
             RenderInput { namespace: "x", ..base },
-            RenderInput { seed: b"x", ..base },
             RenderInput { render: Some(&manifests), ..base },
             RenderInput { values_from: &values, ..base },
         ];
         let keys: BTreeSet<_> = inputs.iter().map(render_key).collect();
         assert_eq!(keys.len(), inputs.len());
         assert_eq!(render_key(&base), render_key(&input(&artifact(&[("a", "1")]), "p", &target)));
+    }
+
+    #[test]
+    fn the_seed_is_in_the_key_only_where_a_chart_may_draw() {
+        let target = TargetFacts::default();
+        let chart = ("p/Chart.yaml", "name: x");
+        let keys = |artifact: &Artifact, render: Option<&ReleaseRender>| {
+            let base = RenderInput { render, ..input(artifact, "p", &target) };
+            (render_key(&base), render_key(&RenderInput { seed: b"x", ..base }))
+        };
+        for files in [
+            vec![("p/a.yaml", "a: randAlpha")],
+            vec![chart, ("p/templates/a.yaml", "a: 1"), ("q/templates/a.yaml", "{{ uuidv4 }}")],
+        ] {
+            let (one, other) = keys(&artifact(&files), None);
+            assert_eq!(one, other, "{files:?}");
+        }
+        for files in [
+            vec![chart, ("p/templates/a.yaml", "a: {{ randAlphaNum 5 }}")],
+            vec![chart, ("p/templates/a.yaml", "{{ $ca := genCA \"x\" 5 }}")],
+            vec![chart, ("p/charts/sub.tgz", "packed")],
+        ] {
+            let (one, other) = keys(&artifact(&files), None);
+            assert_ne!(one, other, "{files:?}");
+        }
+        let values = serde_json::json!({"t": "{{ uuidv4 }}"}).as_object().cloned();
+        let helm = convoy_api::HelmRender { values, ..Default::default() };
+        let (one, other) =
+            keys(&artifact(&[chart]), Some(&ReleaseRender { helm: Some(helm), manifests: None }));
+        assert_ne!(one, other);
     }
 
     #[test]
