@@ -1,0 +1,266 @@
+//! The command line: names, flags and defaults. What a flag does is said here and nowhere else, so that
+//! `--help` and `docs/` cannot differ.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Release delivery for fleets of Kubernetes clusters.
+#[derive(Debug, Parser)]
+#[command(name = "convoy", version, propagate_version = true, max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) logs: Logs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which log lines, and how.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Logs {
+    /// Which log lines are written to standard error: error, warn, info, debug or trace, also for single
+    /// parts, for example `info,convoy_apply=debug`.
+    #[arg(long, global = true, value_name = "FILTER", env = "CONVOY_LOG")]
+    pub(crate) log: Option<String>,
+    /// How log lines are written.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Deliver the examples to three simulated clusters, and show how.
+    Demo(Demo),
+    /// Run the apiserver, the controller-manager and the observer in one process, without Kubernetes.
+    Standalone(Standalone),
+    /// Run simulated target clusters.
+    Sandbox(Sandbox),
+    /// Serve the API of convoy.kumodo.io.
+    Apiserver(Apiserver),
+    /// Fetch sources, render, plan, apply and prune.
+    ControllerManager(ControllerManager),
+    /// Watch target clusters: health and drift.
+    Observer(Observer),
+    /// Print what a Helm chart renders to, as `helm template` does.
+    Template(crate::template::Arguments),
+    /// Print the completion script of a shell.
+    Completion(Completion),
+}
+
+/// Deliver the examples to three simulated clusters, and show how.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Keep everything in this folder, which is made when it is not there. Default: a temporary folder that
+    /// goes when the demo ends.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// End when all was shown, instead of staying until Ctrl-C. The exit code is 0 when all was as expected.
+    #[arg(long)]
+    pub(crate) exit: bool,
+}
+
+/// Run the apiserver, the controller-manager and the observer in one process, without Kubernetes.
+#[derive(Debug, Args)]
+pub(crate) struct Standalone {
+    /// Where everything is kept: the store, the certificates, the artifacts, and admin.kubeconfig.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The port to serve on; 0 takes a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    pub(crate) port: u16,
+    /// The address to serve on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) bind_address: IpAddr,
+    /// Also run this many simulated target clusters; their kubeconfigs are in DIR/sandbox.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) sandbox: u16,
+    #[command(flatten)]
+    pub(crate) shards: Shards,
+    /// Run only this part, with the store and the core kinds that standalone has.
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<Part>,
+    #[command(flatten)]
+    pub(crate) audit: Audit,
+}
+
+/// A part of standalone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// The apiserver.
+    Apiserver,
+}
+
+/// Run simulated target clusters.
+#[derive(Debug, Args)]
+pub(crate) struct Sandbox {
+    /// How many clusters.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) clusters: u16,
+    /// Where the kubeconfigs are written, one for each cluster.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The address to serve on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) bind_address: IpAddr,
+    /// The port of the first cluster; the others take the ports after it. 0 takes free ones.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// How long a workload takes to become ready, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    pub(crate) ready_after_ms: u64,
+    #[command(flatten)]
+    pub(crate) audit: Audit,
+}
+
+/// Serve the API of convoy.kumodo.io.
+#[derive(Debug, Args)]
+pub(crate) struct Apiserver {
+    /// Where the store and the certificates are kept, and admin.kubeconfig is written.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The port to serve on; 0 takes a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    pub(crate) secure_port: u16,
+    /// The address to serve on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) bind_address: IpAddr,
+    #[command(flatten)]
+    pub(crate) shards: Shards,
+    #[command(flatten)]
+    pub(crate) audit: Audit,
+}
+
+/// Fetch sources, render, plan, apply and prune.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerManager {
+    #[command(flatten)]
+    pub(crate) host: Host,
+    #[command(flatten)]
+    pub(crate) shards: Shards,
+    #[command(flatten)]
+    pub(crate) identity: Identity,
+    /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
+    #[arg(long, value_name = "URL")]
+    pub(crate) render_store_url: String,
+    /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
+    /// takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
+    pub(crate) health_bind_address: std::net::SocketAddr,
+}
+
+/// Watch target clusters: health and drift.
+#[derive(Debug, Args)]
+pub(crate) struct Observer {
+    #[command(flatten)]
+    pub(crate) host: Host,
+    #[command(flatten)]
+    pub(crate) shards: Shards,
+    #[command(flatten)]
+    pub(crate) identity: Identity,
+    /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
+    #[arg(long, value_name = "URL")]
+    pub(crate) render_store_url: String,
+    /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
+    /// takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8082")]
+    pub(crate) health_bind_address: std::net::SocketAddr,
+}
+
+/// The API server that holds convoy's objects.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Host {
+    /// The kubeconfig of the API server that holds convoy's objects. Default: the service account of the
+    /// pod.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// How the work is divided.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Shards {
+    /// How many shards the work is divided into; the same on all components.
+    #[arg(long, value_name = "N", default_value_t = convoy_shard::DEFAULT_SHARD_COUNT)]
+    pub(crate) shards: NonZeroU32,
+}
+
+/// Who this replica is.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Identity {
+    /// The name of this replica, unique among those of its component. Default: the pod's name, else the
+    /// host's with a random part.
+    #[arg(long, value_name = "ID", env = "POD_NAME")]
+    pub(crate) replica_id: Option<String>,
+}
+
+/// The audit log.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Audit {
+    /// Write each request as a line of audit.k8s.io/v1 JSON to this file; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log_path: Option<PathBuf>,
+}
+
+/// Print the completion script of a shell.
+#[derive(Debug, Args)]
+pub(crate) struct Completion {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sc08_sc14_shards_default_to_32_on_all_components() {
+        let shards = |line: &str| match Arguments::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Apiserver(apiserver) => apiserver.shards.shards,
+            Command::ControllerManager(manager) => manager.shards.shards,
+            Command::Observer(observer) => observer.shards.shards,
+            other => panic!("{other:?}"),
+        };
+        for line in [
+            "convoy apiserver --data-dir d",
+            "convoy controller-manager --render-store-url memory://",
+            "convoy observer --render-store-url memory://",
+        ] {
+            assert_eq!(shards(line).get(), 32, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_flag_is_described() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {} has no help",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
+    }
+}

@@ -1,0 +1,87 @@
+//! The `convoy` program: it reads the command line, wires the parts and says how it ended.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that speaks to a person")]
+
+mod arguments;
+mod demo;
+mod processes;
+mod sandbox;
+mod standalone;
+mod template;
+mod terminal;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{CommandFactory as _, Parser as _};
+use convoy_runtime::{Clock, RealClock, Shutdown};
+use jiff::Timestamp;
+
+use crate::arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("convoy: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the clock comes from")]
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    // These need no runtime and no logs.
+    match &arguments.command {
+        Command::Template(template) => return template::run(template, Timestamp::now()),
+        Command::Completion(completion) => {
+            let mut command = Arguments::command();
+            clap_complete::generate(completion.shell, &mut command, "convoy", &mut std::io::stdout());
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    start_logs(&arguments)?;
+    convoy_runtime::install_tls_provider();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the thread pool")?;
+    let ended = runtime.block_on(serve(&arguments.command));
+    // Blocking fetches that outlive the shutdown are not waited for.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(command: &Command) -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let shutdown = Shutdown::new();
+    shutdown.on_signals().context("listening for signals")?;
+    match command {
+        Command::Demo(demo) => demo::run(demo, clock, &shutdown).await,
+        Command::Standalone(arguments) => standalone::run(arguments, clock, &shutdown).await,
+        Command::Sandbox(arguments) => sandbox::run(arguments, clock, &shutdown).await,
+        Command::Apiserver(arguments) => processes::apiserver(arguments, clock, &shutdown).await,
+        Command::ControllerManager(arguments) => {
+            processes::controller_manager(arguments, clock, &shutdown).await
+        }
+        Command::Observer(arguments) => processes::observer(arguments, clock, &shutdown).await,
+        Command::Template(_) | Command::Completion(_) => Ok(()),
+    }
+}
+
+/// Starts logging. The demo tells its own story, so that only warnings are logged there.
+fn start_logs(arguments: &Arguments) -> anyhow::Result<()> {
+    let default = match arguments.command {
+        Command::Demo(_) => "error",
+        _ => "info",
+    };
+    let filter = arguments.logs.log.as_deref().unwrap_or(default);
+    let format = match arguments.logs.log_format {
+        arguments::LogFormat::Text => convoy_runtime::LogFormat::Text,
+        arguments::LogFormat::Json => convoy_runtime::LogFormat::Json,
+    };
+    convoy_runtime::init_telemetry(filter, format).context("starting logs")
+}

@@ -1,0 +1,162 @@
+//! The processes of a deployment, each by itself.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use convoy_runtime::{
+    Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, VersionInfo, host_client,
+    serve_health,
+};
+
+use crate::arguments;
+use crate::standalone;
+
+/// Runs `convoy apiserver` until a signal.
+pub(crate) async fn apiserver(
+    arguments: &arguments::Apiserver,
+    clock: Arc<dyn Clock>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let options = standalone::Options {
+        address: SocketAddr::new(arguments.bind_address, arguments.secure_port),
+        shards: arguments.shards.shards,
+        only: Some(arguments::Part::Apiserver),
+        audit_log: arguments.audit.audit_log_path.clone(),
+        ..standalone::Options::new(arguments.data_dir.clone())
+    };
+    standalone::serve(options, clock, shutdown).await
+}
+
+/// Runs `convoy controller-manager` until a signal.
+pub(crate) async fn controller_manager(
+    arguments: &arguments::ControllerManager,
+    clock: Arc<dyn Clock>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let process =
+        Process::start("controller-manager", &arguments.identity, arguments.health_bind_address, shutdown)
+            .await?;
+    let scratch = Scratch::make()?;
+    let options = convoy_controller_manager::Options {
+        client: process.client(&arguments.host).await?,
+        identity: process.identity.clone(),
+        shards: arguments.shards.shards,
+        render_store_url: arguments.render_store_url.clone(),
+        scratch_dir: scratch.path.clone(),
+        allow_file_urls: false,
+        clock,
+        readiness: process.readiness.clone(),
+    };
+    process.announce();
+    let outcome = convoy_controller_manager::run(options, shutdown.clone())
+        .await
+        .context("the controller-manager ended");
+    process.end(shutdown).await;
+    outcome
+}
+
+/// Runs `convoy observer` until a signal.
+pub(crate) async fn observer(
+    arguments: &arguments::Observer,
+    clock: Arc<dyn Clock>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let process =
+        Process::start("observer", &arguments.identity, arguments.health_bind_address, shutdown).await?;
+    let options = convoy_observer::ObserverOptions {
+        client: process.client(&arguments.host).await?,
+        identity: process.identity.clone(),
+        shards: arguments.shards.shards,
+        clock,
+        readiness: process.readiness.clone(),
+        shutdown: shutdown.clone(),
+    };
+    process.announce();
+    let outcome = convoy_observer::run(options).await.context("the observer ended");
+    process.end(shutdown).await;
+    outcome
+}
+
+/// What both processes that watch the host have around their work.
+struct Process {
+    identity: ProcessIdentity,
+    readiness: Readiness,
+    health: HealthServer,
+}
+
+impl Process {
+    async fn start(
+        process: &'static str,
+        identity: &arguments::Identity,
+        health_address: SocketAddr,
+        shutdown: &Shutdown,
+    ) -> anyhow::Result<Self> {
+        let replica_id = identity.replica_id.clone().unwrap_or_else(own_name);
+        let readiness = Readiness::default();
+        let version = VersionInfo {
+            git_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+            process: process.to_owned(),
+            replica_id: replica_id.clone(),
+        };
+        let health =
+            serve_health(health_address, readiness.clone(), Metrics::default(), version, shutdown.clone())
+                .await?;
+        Ok(Self { identity: ProcessIdentity { process, replica_id }, readiness, health })
+    }
+
+    async fn client(&self, host: &arguments::Host) -> anyhow::Result<kube::Client> {
+        host_client(host.kubeconfig.as_deref(), &self.identity).await.with_context(|| {
+            match &host.kubeconfig {
+                Some(path) => format!("reading the kubeconfig {}", path.display()),
+                None => "no --kubeconfig was given, and this is no pod".to_owned(),
+            }
+        })
+    }
+
+    /// The line that scripts wait for.
+    fn announce(&self) {
+        println!(
+            "convoy {} {} runs, health at http://{}",
+            self.identity.process,
+            self.identity.replica_id,
+            self.health.address()
+        );
+    }
+
+    async fn end(self, shutdown: &Shutdown) {
+        shutdown.trigger();
+        self.health.ended().await;
+    }
+}
+
+/// The host's name with a random part: unique also for two replicas on one machine.
+fn own_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host
+        .trim()
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    let host = host.trim_matches('-');
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    let tail = random.get(..5).unwrap_or(&random);
+    if host.is_empty() { format!("convoy-{tail}") } else { format!("{host}-{tail}") }
+}
+
+/// A folder for downloads that goes with the process.
+struct Scratch {
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn make() -> anyhow::Result<Self> {
+        let folder =
+            tempfile::Builder::new().prefix("convoy-").tempdir().context("making a folder for downloads")?;
+        Ok(Self { path: Path::to_path_buf(folder.path()), _folder: folder })
+    }
+}

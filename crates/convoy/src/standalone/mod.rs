@@ -1,0 +1,223 @@
+//! `convoy standalone`: the three processes in one, on an embedded store.
+//!
+//! The controller-manager and the observer talk to the apiserver over its port, with the admin
+//! kubeconfig, as they would anywhere else: there is no short cut that only standalone has.
+
+mod control_plane;
+mod data_dir;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use convoy_runtime::{Clock, ProcessIdentity, Readiness, Shutdown, Supervisor};
+use convoy_sandbox::Sandbox;
+
+pub(crate) use self::control_plane::ControlPlane;
+pub(crate) use self::data_dir::DataDir;
+use crate::arguments::{self, Part};
+use crate::sandbox;
+
+/// How long clients get to notice that the server is about to end, and requests to finish.
+const DRAIN: Duration = Duration::from_millis(100);
+const GRACE: Duration = Duration::from_secs(5);
+/// How long simulated workloads take to become ready.
+const READY_AFTER: Duration = Duration::from_millis(500);
+
+/// What to start, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) address: SocketAddr,
+    /// Names of simulated clusters.
+    pub(crate) sandbox: Vec<String>,
+    pub(crate) shards: NonZeroU32,
+    pub(crate) only: Option<Part>,
+    pub(crate) audit_log: Option<PathBuf>,
+}
+
+impl Options {
+    /// All parts, on a free port of this machine, without simulated clusters.
+    pub(crate) fn new(data_dir: PathBuf) -> Self {
+        Self {
+            data_dir,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            sandbox: Vec::new(),
+            shards: convoy_shard::DEFAULT_SHARD_COUNT,
+            only: None,
+            audit_log: None,
+        }
+    }
+}
+
+/// A running standalone.
+pub(crate) struct Standalone {
+    folder: DataDir,
+    control_plane: ControlPlane,
+    controllers: tokio::task::JoinHandle<anyhow::Result<()>>,
+    sandbox: Option<Sandbox>,
+    shutdown: Shutdown,
+    /// Triggered when the controllers have ended, whether or not they should.
+    ended: Shutdown,
+}
+
+/// Starts everything; it is ready for requests when this returns.
+pub(crate) async fn start(options: Options, clock: Arc<dyn Clock>) -> anyhow::Result<Standalone> {
+    let folder = DataDir::open(&options.data_dir)?;
+    let control_plane =
+        ControlPlane::start(&folder, options.address, options.shards, options.audit_log.as_deref(), &clock)
+            .await?;
+    let sandbox = match options.sandbox.as_slice() {
+        [] => None,
+        names => Some(sandbox::start(names, &folder.sandbox()?, READY_AFTER, None, 0, &clock).await?),
+    };
+    let shutdown = Shutdown::new();
+    let ended = Shutdown::new();
+    let tasks = match options.only {
+        Some(Part::Apiserver) => None,
+        None => Some(controllers(&folder, &options, clock, shutdown.clone()).await?),
+    };
+    let (until, tell) = (shutdown.clone(), ended.clone());
+    let controllers = tokio::spawn(async move {
+        let outcome = match tasks {
+            Some(tasks) => tasks.join().await.context("a part of standalone ended"),
+            None => {
+                until.wait().await;
+                Ok(())
+            }
+        };
+        tell.trigger();
+        outcome
+    });
+    Ok(Standalone { folder, control_plane, controllers, sandbox, shutdown, ended })
+}
+
+async fn controllers(
+    folder: &DataDir,
+    options: &Options,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+) -> anyhow::Result<Supervisor> {
+    let replica_id = "standalone".to_owned();
+    let kubeconfig = folder.admin_kubeconfig();
+    let client = |process| {
+        let identity = ProcessIdentity { process, replica_id: replica_id.clone() };
+        let kubeconfig = kubeconfig.clone();
+        async move {
+            let client = convoy_runtime::host_client(Some(&kubeconfig), &identity).await;
+            client.map(|client| (client, identity)).context("reading the admin kubeconfig")
+        }
+    };
+    let (manager_client, manager) = client("controller-manager").await?;
+    let (observer_client, observer) = client("observer").await?;
+
+    let mut tasks = Supervisor::new(shutdown.clone());
+    tasks.spawn(
+        "controller-manager",
+        convoy_controller_manager::run(
+            convoy_controller_manager::Options {
+                client: manager_client,
+                identity: manager,
+                shards: options.shards,
+                render_store_url: format!("file://{}", folder.render_store()?.display()),
+                scratch_dir: folder.scratch()?,
+                allow_file_urls: true,
+                clock: Arc::clone(&clock),
+                readiness: Readiness::default(),
+            },
+            shutdown.clone(),
+        ),
+    );
+    tasks.spawn(
+        "observer",
+        convoy_observer::run(convoy_observer::ObserverOptions {
+            client: observer_client,
+            identity: observer,
+            shards: options.shards,
+            clock,
+            readiness: Readiness::default(),
+            shutdown,
+        }),
+    );
+    Ok(tasks)
+}
+
+impl Standalone {
+    /// Where the apiserver listens.
+    pub(crate) fn url(&self) -> String {
+        self.control_plane.url()
+    }
+
+    /// The kubeconfig of its administrator.
+    pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
+        self.folder.admin_kubeconfig()
+    }
+
+    /// The kubeconfig of a simulated cluster.
+    pub(crate) fn target_kubeconfig(&self, name: &str) -> PathBuf {
+        self.folder.target_kubeconfig(name)
+    }
+
+    /// Triggered when a part has ended by itself, which none should.
+    pub(crate) fn ended(&self) -> Shutdown {
+        self.ended.clone()
+    }
+
+    /// Ends everything in good order, and says how the controllers ended.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.shutdown.trigger();
+        let outcome = match tokio::time::timeout(GRACE, self.controllers).await {
+            Ok(joined) => joined.context("the task of the controllers broke down")?,
+            Err(_) => {
+                tracing::warn!("work was still under way and is cut off; the next start finishes it");
+                Ok(())
+            }
+        };
+        self.control_plane.stop(DRAIN, GRACE).await;
+        if let Some(sandbox) = self.sandbox {
+            sandbox.stop().await;
+        }
+        outcome
+    }
+}
+
+/// Runs `convoy standalone` until a signal.
+pub(crate) async fn run(
+    arguments: &arguments::Standalone,
+    clock: Arc<dyn Clock>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let options = Options {
+        data_dir: arguments.data_dir.clone(),
+        address: SocketAddr::new(arguments.bind_address, arguments.port),
+        sandbox: sandbox::names(arguments.sandbox),
+        shards: arguments.shards.shards,
+        only: arguments.only,
+        audit_log: arguments.audit.audit_log_path.clone(),
+    };
+    serve(options, clock, shutdown).await
+}
+
+/// Starts, says so in one line, and stays until a signal or until a part fails.
+pub(crate) async fn serve(
+    options: Options,
+    clock: Arc<dyn Clock>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let standalone = start(options, clock).await?;
+    announce(&standalone.url(), &standalone.admin_kubeconfig());
+    let ended = standalone.ended();
+    tokio::select! {
+        () = shutdown.wait() => {}
+        () = ended.wait() => {}
+    }
+    standalone.stop().await
+}
+
+/// The line that scripts wait for.
+pub(crate) fn announce(url: &str, kubeconfig: &Path) {
+    println!("convoy is ready at {url}, kubeconfig {}", kubeconfig.display());
+}

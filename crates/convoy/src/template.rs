@@ -1,0 +1,195 @@
+//! `convoy template`: what `helm template` prints, from convoy's own engine.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use convoy_helm::{Chart, Entropy, Environment, LoadError, TemplateFlags, template};
+use jiff::Timestamp;
+
+/// A chart with more files or bytes than this is refused, as Helm refuses larger archives.
+const MAX_BYTES: u64 = 100 << 20;
+const MAX_FILES: usize = 100_000;
+/// Folders below folders; a link that leads back up would otherwise never end.
+const MAX_DEPTH: usize = 64;
+
+/// Print what a Helm chart renders to, as `helm template` does.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The name that templates see as .Release.Name, and the chart: a folder or a .tgz. With one argument it
+    /// is the chart, and the name is release-name.
+    #[arg(value_names = ["NAME", "CHART"], num_args = 1..=2, required = true)]
+    names: Vec<String>,
+    /// The namespace that templates see as .Release.Namespace.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Values from this file; may be given several times, later ones win.
+    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',')]
+    values: Vec<String>,
+    /// Set values: a.b=1,c=x.
+    #[arg(long, value_name = "ASSIGNMENTS")]
+    set: Vec<String>,
+    /// Set values that stay strings: a.b=1.
+    #[arg(long, value_name = "ASSIGNMENTS")]
+    set_string: Vec<String>,
+    /// Set values to the content of files: a=path.
+    #[arg(long, value_name = "ASSIGNMENTS")]
+    set_file: Vec<String>,
+    /// Set values from JSON: a='{"b": 1}', or a whole object.
+    #[arg(long, value_name = "JSON")]
+    set_json: Vec<String>,
+    /// Set one value to everything after the equals sign.
+    #[arg(long, value_name = "ASSIGNMENT")]
+    set_literal: Vec<String>,
+    /// Print only these templates.
+    #[arg(short, long, value_name = "TEMPLATE", value_delimiter = ',')]
+    show_only: Vec<String>,
+    /// Print what is in the crds folder too.
+    #[arg(long)]
+    include_crds: bool,
+    /// Versions that templates see in .Capabilities.APIVersions.
+    #[arg(short, long, value_name = "VERSION", value_delimiter = ',')]
+    api_versions: Vec<String>,
+    /// The version that templates see as .Capabilities.KubeVersion.
+    #[arg(long, value_name = "VERSION")]
+    kube_version: Option<String>,
+    /// Set .Release.IsUpgrade instead of .Release.IsInstall.
+    #[arg(long)]
+    is_upgrade: bool,
+    /// Leave out hooks.
+    #[arg(long)]
+    no_hooks: bool,
+    /// Leave out test hooks.
+    #[arg(long)]
+    skip_tests: bool,
+    /// Do not hold the values against the chart's schema.
+    #[arg(long)]
+    skip_schema_validation: bool,
+    /// A template that makes the name when none is given.
+    #[arg(long, value_name = "TEMPLATE")]
+    name_template: Option<String>,
+    /// Accepted as Helm does; without a NAME the name is release-name in any case.
+    #[arg(short = 'g', long)]
+    generate_name: bool,
+}
+
+impl Arguments {
+    fn flags(&self) -> TemplateFlags {
+        TemplateFlags {
+            values: self.values.clone(),
+            set: self.set.clone(),
+            set_string: self.set_string.clone(),
+            set_file: self.set_file.clone(),
+            set_json: self.set_json.clone(),
+            set_literal: self.set_literal.clone(),
+            show_only: self.show_only.clone(),
+            include_crds: self.include_crds,
+            api_versions: self.api_versions.clone(),
+            kube_version: self.kube_version.clone(),
+            namespace: self.namespace.clone(),
+            is_upgrade: self.is_upgrade,
+            no_hooks: self.no_hooks,
+            skip_tests: self.skip_tests,
+            skip_schema_validation: self.skip_schema_validation,
+            name_template: self.name_template.clone(),
+        }
+    }
+}
+
+/// Renders and prints; errors are printed as Helm prints them.
+pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitCode> {
+    let (name, chart) = match arguments.names.as_slice() {
+        [name, chart] => (Some(name.as_str()), chart.as_str()),
+        [chart] => (None, chart.as_str()),
+        _ => (None, ""),
+    };
+    let mut read = |file: &str| {
+        fs::read(file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!("open {file}: no such file or directory"),
+            _ => format!("open {file}: {error}"),
+        })
+    };
+    let path = Path::new(chart);
+    if !path.exists() {
+        eprintln!("Error: path {chart:?} not found");
+        return Ok(ExitCode::FAILURE);
+    }
+    let files = match read_chart(path) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("Error: reading the chart {chart}: {error:#}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let flags = arguments.flags();
+    let mut environment = Environment::new(now, SystemEntropy);
+    let rendered = flags
+        .release_name(name, &mut environment)
+        .and_then(|name| template(&name, &flags, &mut read, || files.load(), &mut environment));
+    match rendered {
+        Ok(output) => {
+            std::io::stdout().write_all(&output)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            let hint =
+                if error.has_debug_hint() { "\n\nUse --debug flag to render out invalid YAML" } else { "" };
+            eprintln!("Error: {error}{hint}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Randomness as Helm has it: every run draws anew.
+struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        rand::fill(bytes);
+    }
+}
+
+/// A chart's bytes, read but not understood yet.
+enum ChartFiles {
+    Archive(Vec<u8>),
+    Folder(Vec<(String, Vec<u8>)>),
+}
+
+impl ChartFiles {
+    fn load(self) -> Result<Chart, LoadError> {
+        match self {
+            Self::Archive(bytes) => Chart::load_archive(&bytes),
+            Self::Folder(files) => Chart::load(files),
+        }
+    }
+}
+
+fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
+    if path.is_file() {
+        let length = fs::metadata(path)?.len();
+        anyhow::ensure!(length <= MAX_BYTES, "it has {length} bytes, more than {MAX_BYTES}");
+        return Ok(ChartFiles::Archive(fs::read(path)?));
+    }
+    let mut files = Vec::new();
+    let mut bytes = 0;
+    let mut folders: Vec<(PathBuf, String, usize)> = vec![(path.to_path_buf(), String::new(), 0)];
+    while let Some((folder, prefix, depth)) = folders.pop() {
+        anyhow::ensure!(depth < MAX_DEPTH, "{} is more than {MAX_DEPTH} folders deep", folder.display());
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            // Follows links, as Helm does for a chart on the user's own disk.
+            let metadata = fs::metadata(entry.path())?;
+            if metadata.is_dir() {
+                folders.push((entry.path(), format!("{name}/"), depth + 1));
+            } else if metadata.is_file() {
+                bytes += metadata.len();
+                anyhow::ensure!(bytes <= MAX_BYTES, "it has more than {MAX_BYTES} bytes");
+                anyhow::ensure!(files.len() < MAX_FILES, "it has more than {MAX_FILES} files");
+                files.push((name, fs::read(entry.path())?));
+            }
+        }
+    }
+    Ok(ChartFiles::Folder(files))
+}

@@ -1,0 +1,193 @@
+//! Running the convoy program as a user does.
+//!
+//! Tests start the program that `cargo build` made, wait for the line that says it is ready, and talk to
+//! it through kubectl. Every wait has a deadline, and nothing outlives its test.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything may take before its test fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The convoy program: beside the tests in cargo's target folder.
+///
+/// # Panics
+/// When it was not built; `cargo xtask test` builds it first.
+pub fn convoy_program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().find(|folder| folder.join("convoy").is_file());
+    profile
+        .map(|folder| folder.join("convoy"))
+        .expect("convoy is not built: run `cargo build -p convoy` first")
+}
+
+/// A run of the convoy program that stays.
+#[derive(Debug)]
+pub struct Convoy {
+    child: Child,
+    ready_line: String,
+}
+
+impl Convoy {
+    /// Starts the program and waits for its first line of output.
+    ///
+    /// # Errors
+    /// What it wrote to standard error, when it ended before.
+    pub fn start(arguments: &[&str]) -> Result<Self, String> {
+        let mut child = Command::new(convoy_program())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    // Nobody listens any more; keep reading, so that the program never blocks on output.
+                    continue;
+                }
+            }
+        });
+        // Read as it comes, for the same reason.
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        match lines.recv_timeout(PATIENCE) {
+            Ok(ready_line) => Ok(Self { child, ready_line }),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let _ = child.wait();
+                Err(errors.join().unwrap_or_default())
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(format!("no word after {} s: {}", PATIENCE.as_secs(), errors.join().unwrap_or_default()))
+            }
+        }
+    }
+
+    /// The line that said it was ready.
+    pub fn ready_line(&self) -> &str {
+        &self.ready_line
+    }
+
+    /// Ends it as `kill -9` does.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Convoy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the convoy program to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    Command::new(convoy_program()).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// kubectl with a kubeconfig.
+#[derive(Debug, Clone)]
+pub struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    /// kubectl against the cluster of a kubeconfig.
+    pub fn new(program: &Path, kubeconfig: &Path) -> Self {
+        Self { program: program.to_owned(), kubeconfig: kubeconfig.to_owned() }
+    }
+
+    /// Runs a command; standard input is given as text.
+    pub fn command(&self, arguments: &[&str], input: &str) -> Output {
+        use std::io::Write as _;
+        let mut child = Command::new(&self.program)
+            .args(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            // No cache of discovery from another test.
+            .env("HOME", self.kubeconfig.parent().unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Runs a command that has to succeed, and answers with its output.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        self.ok_with(arguments, "")
+    }
+
+    /// The same, with standard input.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn ok_with(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.command(arguments, input);
+        assert!(
+            output.status.success(),
+            "kubectl {}: {}{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// An object as JSON; `None` when it is not there.
+    pub fn object(&self, arguments: &[&str]) -> Option<Value> {
+        let all: Vec<&str> = ["get", "-o", "json", "--show-managed-fields"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let output = self.command(&all, "");
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+}
+
+/// Waits until `look` answers, looking again ever more slowly.
+///
+/// # Panics
+/// When that takes longer than [`PATIENCE`]; `what` says what was waited for.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(20);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "not after {} s: {what}", PATIENCE.as_secs());
+        // The pause of a poll with a deadline: what is waited for is a state, not a time.
+        std::thread::park_timeout(pause);
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}
