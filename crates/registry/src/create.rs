@@ -36,7 +36,12 @@ impl Registry {
             ));
         }
         drop_status(resource, &mut object);
-        let object = target.field_manager().update(None, object, &context.field_manager, context.now);
+        let object = target.field_manager().update(
+            resource.empty.as_ref(),
+            object,
+            &context.field_manager,
+            context.now,
+        );
         self.create_object(target, object, warnings).await
     }
 

@@ -7,6 +7,7 @@ use convoy_meta::{GroupKind, GroupResource, GroupVersionKind, GroupVersionResour
 use convoy_schema::Structural;
 use convoy_smd::Schema;
 use convoy_storage::watch_cache::{EntryFormat, WatchCache};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{DefaultStrategy, PrinterColumn, Strategy};
@@ -113,6 +114,9 @@ pub struct ResourceDef {
     pub return_deleted_object: bool,
     /// Whether `metadata.generation` counts changes of what is not status or metadata.
     pub generation: bool,
+    /// What a new object has before anybody sets a field: the parts that a Go type always prints, such as
+    /// an empty `spec`. Whoever creates an object does not own them. Absent for kinds without such parts.
+    pub empty: Option<Value>,
     /// Folder of the objects in the storage: `<group>/<plural>`, or `<plural>` for the core group. The
     /// versions of a kind share it.
     pub storage_path: String,
@@ -145,6 +149,7 @@ impl ResourceDef {
             create_on_update: false,
             return_deleted_object: false,
             generation: true,
+            empty: None,
             storage_path,
         }
     }

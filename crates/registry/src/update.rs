@@ -100,7 +100,12 @@ impl Registry {
             Change::Replace(object) if resource.create_on_update && target.subresource.is_empty() => {
                 let mut object = Value::clone(object);
                 object.set_resource_version("");
-                let object = target.field_manager().update(None, object, &context.field_manager, context.now);
+                let object = target.field_manager().update(
+                    resource.empty.as_ref(),
+                    object,
+                    &context.field_manager,
+                    context.now,
+                );
                 self.create_object(target, object, warnings).await
             }
             Change::Patch(Patch::Apply { body, force }) if target.subresource.is_empty() => {

@@ -3,7 +3,7 @@
 //!
 //! A schema does not say which field is a pointer, so scalars are known by name.
 
-use convoy_schema::catalogue;
+use convoy_schema::{BuiltIn, catalogue};
 use serde_json::{Map, Value};
 
 /// Scalars that are left out when they are false, 0 or empty.
@@ -45,15 +45,62 @@ const MAX_DEPTH: usize = 64;
 
 /// Leaves out of an object of the definition what kube-apiserver would not print.
 pub(crate) fn drop_empty(definition: &str, object: &mut Value) {
-    if let Some(schema) = catalogue().schemas.get(definition) {
-        walk(schema, object, 0);
+    let Some(schema) = catalogue().schemas.get(definition) else { return };
+    let rules = object.get("rules").filter(|_| PRINT_RULES.contains(&definition)).cloned();
+    walk(schema, object, 0);
+    if let (Some(rules), Some(fields)) = (rules.filter(Value::is_array), object.as_object_mut()) {
+        fields.entry("rules").or_insert(rules);
     }
-    // Optional, and printed all the same.
+}
+
+/// Empty lists that are printed as null. Before validation they are still lists.
+pub(crate) fn print_nulls(definition: &str, object: &mut Value) {
     if PRINT_RULES.contains(&definition)
         && let Some(fields) = object.as_object_mut()
     {
-        fields.entry("rules").or_insert(Value::Null);
+        let rules = fields.entry("rules").or_insert(Value::Null);
+        if rules.as_array().is_some_and(Vec::is_empty) {
+            *rules = Value::Null;
+        }
     }
+}
+
+/// The object that Go prints when no field is set: structures that are no pointers, and what is
+/// required.
+pub(crate) fn zero(kind: &BuiltIn) -> Value {
+    let mut object = match catalogue().schemas.get(&kind.definition) {
+        Some(schema) => zero_of(schema, 0),
+        None => Value::Object(Map::new()),
+    };
+    let group_version = if kind.group.is_empty() { String::new() } else { format!("{}/", kind.group) };
+    object["apiVersion"] = Value::from(format!("{group_version}{}", kind.version));
+    object["kind"] = Value::from(kind.kind.as_str());
+    object
+}
+
+fn zero_of(schema: &'static Value, depth: usize) -> Value {
+    let schema = resolve(schema);
+    let mut fields = Map::new();
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten().filter(|_| depth < MAX_DEPTH) {
+        match property.get("default") {
+            Some(Value::Object(_)) => {
+                fields.insert(name.clone(), zero_of(property, depth + 1));
+            }
+            default if required.contains(&name.as_str()) => {
+                fields.insert(name.clone(), default.cloned().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    Value::Object(fields)
 }
 
 /// The schema that stands behind a reference.
@@ -111,9 +158,6 @@ fn known_fields(
                 return !text.is_empty() || is_required(name) || !PLAIN_SCALARS.contains(&name.as_str());
             }
         };
-        if empty && is_required(name) {
-            *field = Value::Null;
-        }
         !empty || is_required(name)
     });
 }
@@ -143,6 +187,7 @@ mod tests {
     fn rules_of_a_role_are_printed_as_null() {
         let mut object = json!({"metadata": {"name": "a"}, "rules": []});
         drop_empty("io.k8s.api.rbac.v1.ClusterRole", &mut object);
+        print_nulls("io.k8s.api.rbac.v1.ClusterRole", &mut object);
         assert_eq!(object, json!({"metadata": {"name": "a"}, "rules": null}));
     }
 }

@@ -9,6 +9,7 @@ use convoy_smd::SchemaSet;
 use serde_json::Value;
 
 use crate::custom_resources::DefinitionStrategy;
+use crate::empties;
 use crate::strategy::BuiltInStrategy;
 
 /// Kinds of which nothing is stored: a request is answered at once.
@@ -123,6 +124,7 @@ fn definition(kind: &'static BuiltIn, merge_schemas: Option<&SchemaSet>) -> Reso
         ("", "Namespace") => validation::dns1123_label,
         _ => validation::dns1123_subdomain,
     };
+    def.empty = Some(empties::zero(kind));
     def.unconditional_update = true;
     def.create_on_update = kind.group == RBAC
         || matches!(kind.kind.as_str(), "Endpoints" | "Event" | "Lease" | "LimitRange" | "Service");

@@ -47,12 +47,14 @@ impl Strategy for BuiltInStrategy {
         if let Some(defaults) = self.defaults {
             defaults(object);
         }
+        empties::drop_empty(&self.built_in.definition, object);
     }
 
     fn prepare_for_create(&self, _context: &RequestContext, object: &mut Value) {
         match self.kind {
             "Job" => prepare_job(object),
             "DaemonSet" => count_templates(object, 1),
+            "Pod" => defaults::admit_pod(object),
             "PersistentVolumeClaim" => add_finalizer(object, "kubernetes.io/pvc-protection"),
             "PersistentVolume" => add_finalizer(object, "kubernetes.io/pv-protection"),
             _ => {}
@@ -129,6 +131,7 @@ impl Strategy for BuiltInStrategy {
     fn canonicalise(&self, object: &mut Value) {
         defaults::canonicalise_quantities(self.kind, object);
         empties::drop_empty(&self.built_in.definition, object);
+        empties::print_nulls(&self.built_in.definition, object);
     }
 }
 
@@ -161,7 +164,7 @@ impl BuiltInStrategy {
 }
 
 /// Where a DaemonSet counts the changes of its template.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 fn count_templates(daemon_set: &mut Value, generation: u64) {
     let Some(metadata) = daemon_set.get_mut("metadata").filter(|it| it.is_object()) else { return };
@@ -225,12 +228,15 @@ fn prepare_job(job: &mut Value) {
     if !metadata["labels"].is_object() {
         metadata["labels"] = json!({});
     }
+    let before = metadata["labels"].clone();
     for (label, value) in labels {
         metadata["labels"][label] = json!(value);
     }
     let all = metadata["labels"].clone();
     spec["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
-    if job["metadata"]["labels"].as_object().is_none_or(serde_json::Map::is_empty) {
+    // Labels that were taken from the template follow it.
+    let own = &job["metadata"]["labels"];
+    if own.as_object().is_none_or(serde_json::Map::is_empty) || *own == before {
         job["metadata"]["labels"] = all;
     }
 }

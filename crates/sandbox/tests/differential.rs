@@ -14,10 +14,13 @@ const OBJECTS: &str = include_str!("objects.json");
 
 /// Leaves out what differs between any two clusters.
 fn comparable(mut object: Value) -> Value {
-    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
         object["metadata"].as_object_mut().unwrap().remove(field);
     }
     object.as_object_mut().unwrap().remove("status");
+    for entry in object["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
+        entry["time"] = Value::Null;
+    }
     if object["kind"] == "Service" {
         for field in ["clusterIP", "clusterIPs"] {
             if object["spec"][field].is_string() || object["spec"][field].is_array() {

@@ -4,6 +4,7 @@ mod others;
 mod pods;
 mod workloads;
 
+pub(crate) use pods::admit_pod;
 use serde_json::{Value, json};
 
 use crate::quantity;

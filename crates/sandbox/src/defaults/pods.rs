@@ -19,6 +19,11 @@ pub(super) fn pod(pod: &mut Value) {
     }
     set(spec, "enableServiceLinks", true);
     pod_spec(spec);
+}
+
+/// What admission plugins add to new pods.
+pub(crate) fn admit_pod(pod: &mut Value) {
+    let Some(spec) = existing(pod, "spec") else { return };
     set(spec, "preemptionPolicy", "PreemptLowerPriority");
     set(spec, "priority", 0);
     let toleration = |condition: &str| {

@@ -24,6 +24,10 @@ pub(super) fn deployment(deployment: &mut Value) {
 }
 
 pub(super) fn daemon_set(daemon_set: &mut Value) {
+    // A field that older versions had lives on as an annotation.
+    if let Some(annotations) = existing(daemon_set, "metadata").and_then(|it| object(it, "annotations")) {
+        set(annotations, crate::strategy::TEMPLATE_GENERATION, "0");
+    }
     let Some(spec) = existing(daemon_set, "spec") else { return };
     set(spec, "revisionHistoryLimit", 10);
     if let Some(strategy) = object(spec, "updateStrategy") {
@@ -94,6 +98,13 @@ pub(super) fn replication_controller(controller: &mut Value) {
 }
 
 pub(super) fn job(job: &mut Value) {
+    let labels = job.pointer("/spec/template/metadata/labels").cloned().unwrap_or_default();
+    if labels.as_object().is_some_and(|labels| !labels.is_empty())
+        && let Some(metadata) = existing(job, "metadata")
+        && metadata["labels"].as_object().is_none_or(serde_json::Map::is_empty)
+    {
+        metadata["labels"] = labels;
+    }
     if let Some(spec) = existing(job, "spec") {
         job_spec(spec);
         template_of(existing(spec, "template"));
