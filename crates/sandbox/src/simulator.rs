@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_apiserver::filters::Now;
-use convoy_meta::{Object, time};
+use convoy_meta::{GetOptions, Object, time};
 use convoy_registry::{Body, Registry, RequestContext};
 use convoy_storage::memory::MemoryStorage;
 use convoy_storage::{ListOptions, Storage, StorageError};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::custom_resources::Controller;
@@ -19,6 +19,7 @@ use crate::workload;
 const USER: &str = "system:kube-controller-manager";
 const PREFIX: &str = "/registry/";
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+const NAMESPACES: &str = "/registry/namespaces/";
 /// How long to wait before something that failed or waits is looked at again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -140,6 +141,10 @@ impl Simulator {
             }
             return;
         }
+        if let Some(name) = key.strip_prefix(NAMESPACES) {
+            self.furnish(name).await;
+            return;
+        }
         let Some((_, group, version, kind, plural)) = WORKLOADS.iter().find(|it| key.starts_with(it.0))
         else {
             return;
@@ -158,6 +163,35 @@ impl Simulator {
         }
         if let Some(after) = step.again {
             self.again(key, after);
+        }
+    }
+
+    /// Every namespace has a ServiceAccount and the authority's certificate.
+    async fn furnish(&self, namespace: &str) {
+        let context = RequestContext::internal(USER, (self.now)());
+        let objects = [
+            (
+                "serviceaccounts",
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}),
+            ),
+            (
+                "configmaps",
+                json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"},
+                    "data": {"ca.crt": ""},
+                }),
+            ),
+        ];
+        for (plural, object) in objects {
+            let Some(resource) = self.registry.table().find("", "v1", plural) else { continue };
+            let result = self.registry.get(&resource, namespace, object.name(), &GetOptions::default()).await;
+            if result.is_ok() {
+                continue;
+            }
+            // Refused in a namespace that is going.
+            if let Err(refused) = self.registry.create(&context, &resource, namespace, object.into()).await {
+                tracing::debug!(%refused, namespace, plural, "not furnished");
+            }
         }
     }
 

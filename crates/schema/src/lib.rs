@@ -9,6 +9,8 @@
 //!
 //! Everything here is pure: no clock, no files, no network. Recursion is bounded by [`MAX_DEPTH`].
 
+#![warn(missing_docs)]
+
 mod catalogue;
 mod default;
 mod format;
