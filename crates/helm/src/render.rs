@@ -120,7 +120,7 @@ pub fn render(
     values: &Values,
     release: &ReleaseOptions,
     capabilities: &Capabilities,
-    environment: &mut Environment<'static>,
+    environment: &mut Environment,
 ) -> Result<Rendered, RenderError> {
     let given = to_map(values);
     let mut root = Node::new(chart);
@@ -177,7 +177,7 @@ impl Engine {
         values: &Map,
         release: &ReleaseOptions,
         capabilities: &Capabilities,
-        environment: &mut Environment<'static>,
+        environment: &mut Environment,
     ) -> Result<BTreeMap<String, Str>, RenderError> {
         let release_map = Value::map([
             ("Name", Value::string(release.name.as_str())),

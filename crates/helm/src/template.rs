@@ -229,7 +229,7 @@ pub fn template(
     flags: &TemplateFlags,
     read_file: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
     load: impl FnOnce() -> Result<Chart, LoadError>,
-    environment: &mut Environment<'static>,
+    environment: &mut Environment,
 ) -> Result<Vec<u8>, TemplateError> {
     let capabilities = flags.capabilities()?;
     let values = flags.merge_values(read_file)?;

@@ -16,7 +16,7 @@ impl Entropy for Zeros {
     }
 }
 
-fn environment() -> Environment<'static> {
+fn environment() -> Environment {
     Environment::new(jiff::Timestamp::UNIX_EPOCH, Zeros)
 }
 

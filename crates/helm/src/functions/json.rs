@@ -109,7 +109,10 @@ fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Result<
                 )));
             }
             Value::Float64(f) => out.push_str(&float(*f)),
-            Value::String(text) => write_string(out, &utf8(text), style),
+            Value::String(text) => match std::str::from_utf8(text) {
+                Ok(text) => write_string(out, text, style),
+                Err(_) => write_broken(out, text, style),
+            },
             Value::List(list) => {
                 let items = list.to_vec();
                 out.push('[');
@@ -173,6 +176,20 @@ fn write_string(out: &mut String, text: &str, style: Style) {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             _ => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+// Bytes that are no UTF-8 are written as an escape, the character U+FFFD itself is not.
+fn write_broken(out: &mut String, text: &[u8], style: Style) {
+    out.push('"');
+    for chunk in text.utf8_chunks() {
+        let mut valid = String::new();
+        write_string(&mut valid, chunk.valid(), style);
+        out.push_str(valid.get(1..valid.len() - 1).unwrap_or_default());
+        for _ in chunk.invalid() {
+            out.push_str("\\ufffd");
         }
     }
     out.push('"');

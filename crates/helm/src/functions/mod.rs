@@ -4,6 +4,8 @@
 //! the session as its host. None reaches a network, a file, a clock or a source of randomness.
 
 mod arguments;
+mod certificates;
+mod crypto;
 mod date_layout;
 mod dates;
 mod decimal;
@@ -24,9 +26,11 @@ mod semver;
 mod strings;
 mod templates;
 mod text;
+mod toml;
 mod urls;
 mod words;
 mod yaml;
+mod yaml_pretty;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,9 +46,9 @@ pub use templates::without_no_value;
 pub use yaml::Built;
 
 /// What one render lends to the functions, as the host of its [`convoy_gotemplate::Session`].
-pub struct Environment<'e> {
+pub struct Environment {
     /// The source of randomness for `randAlphaNum`, `uuidv4`, `genCA` and their kin.
-    entropy: Box<dyn Entropy + 'e>,
+    entropy: Box<dyn Entropy>,
     /// The time that `now` gives.
     now: jiff::Timestamp,
     includes: HashMap<Str, u32>,
@@ -52,13 +56,13 @@ pub struct Environment<'e> {
     regexes: HashMap<Str, Rc<regex::bytes::Regex>>,
 }
 
-impl fmt::Debug for Environment<'_> {
+impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
-impl Environment<'static> {
+impl Environment {
     /// For a render at `now`.
     pub fn new(now: jiff::Timestamp, entropy: impl Entropy + 'static) -> Self {
         Self {
@@ -71,7 +75,7 @@ impl Environment<'static> {
     }
 }
 
-fn context<'a>(call: &'a mut Call<'_, '_>) -> Result<&'a mut Environment<'static>, FuncError> {
+fn context<'a>(call: &'a mut Call<'_, '_>) -> Result<&'a mut Environment, FuncError> {
     call.host().ok_or_else(|| FuncError::new("this function needs the context of a render"))
 }
 
@@ -84,6 +88,7 @@ pub fn functions() -> &'static Functions {
         add_collections(&mut functions);
         add_formats(&mut functions);
         add_dates(&mut functions);
+        add_crypto(&mut functions);
         functions
     });
     &TABLE
@@ -290,6 +295,10 @@ fn add_formats(f: &mut Functions) {
     f.add("mustToYaml", write, yaml::must_to_yaml);
     f.add("fromYaml", fixed(&[String], Map), yaml::from_yaml);
     f.add("fromYamlArray", fixed(&[String], List), yaml::from_yaml_array);
+    f.add("toToml", write, toml::to_toml);
+    f.add("mustToToml", write, toml::must_to_toml);
+    f.add("fromToml", fixed(&[String], Map), toml::from_toml);
+    f.add("toYamlPretty", write, yaml_pretty::to_yaml_pretty);
     f.add("toJson", write, json::to_json);
     f.add("mustToJson", write, json::must_to_json);
     f.add("toPrettyJson", write, json::to_pretty_json);
@@ -344,4 +353,28 @@ fn add_dates(f: &mut Functions) {
     for name in ["must_date_modify", "mustDateModify"] {
         f.add(name, fixed(&[String, TIME], TIME), dates::must_date_modify);
     }
+}
+
+fn add_crypto(f: &mut Functions) {
+    use convoy_gotemplate::Type::{Object, Uint32};
+    const PAIR: convoy_gotemplate::Type = Object(certificates::CERTIFICATE);
+    f.add("bcrypt", fixed(&[String], String), crypto::bcrypt_function);
+    f.add("htpasswd", fixed(&[String, String], String), crypto::htpasswd);
+    f.add(
+        "derivePassword",
+        fixed(&[Uint32, String, String, String, String], String),
+        crypto::derive_password,
+    );
+    f.add("encryptAES", fixed(&[String, String], String), crypto::encrypt_aes);
+    f.add("decryptAES", fixed(&[String, String], String), crypto::decrypt_aes);
+    f.add("genPrivateKey", fixed(&[String], String), certificates::gen_private_key);
+    f.add("buildCustomCert", fixed(&[String, String], PAIR), certificates::build_custom);
+    f.add("genCA", fixed(&[String, Int], PAIR), certificates::gen_ca);
+    f.add("genCAWithKey", fixed(&[String, Int, String], PAIR), certificates::gen_ca_with_key);
+    f.add("genSelfSignedCert", fixed(&[String, List, List, Int], PAIR), certificates::gen_self_signed);
+    let with_key = fixed(&[String, List, List, Int, String], PAIR);
+    f.add("genSelfSignedCertWithKey", with_key, certificates::gen_self_signed_with_key);
+    f.add("genSignedCert", fixed(&[String, List, List, Int, PAIR], PAIR), certificates::gen_signed);
+    let with_key = fixed(&[String, List, List, Int, PAIR, String], PAIR);
+    f.add("genSignedCertWithKey", with_key, certificates::gen_signed_with_key);
 }

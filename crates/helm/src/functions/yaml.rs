@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use convoy_gotemplate::{Call, FuncError, Limit, Str, Value};
+use convoy_gotemplate::{Call, FuncError, Limit, Map, Str, Value};
 use convoy_yaml::{Build, Emitter, Options, natural_order};
 
 use super::arguments::{Outcome, any, string, text};
@@ -133,7 +133,14 @@ pub(super) fn must_to_yaml(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 }
 
 fn read(source: &[u8], shape: Shape) -> Result<Value, String> {
-    let built: Built = convoy_yaml::read(source, Options::default()).map_err(|error| error.to_string())?;
+    let built: Built = convoy_yaml::read(source, Options::default())
+        .map_err(|error| format!("error converting YAML to JSON: {error}"))?;
+    match (&built.0, shape) {
+        // What holds no value leaves Go's map or slice as it was made.
+        (Value::Nil, Shape::Map) => return Ok(Value::Map(Map::default())),
+        (Value::Nil, Shape::List) => return Ok(Value::list(Vec::new())),
+        _ => {}
+    }
     fit(built.0, shape).map_err(|error| format!("error unmarshaling JSON: while decoding JSON: {error}"))
 }
 
