@@ -1,5 +1,6 @@
 //! Logs.
 
+use std::io::IsTerminal as _;
 use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
@@ -50,7 +51,10 @@ pub enum TelemetryError {
 pub fn init_telemetry(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
     let env_filter = EnvFilter::try_new(filter)
         .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(env_filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(env_filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     let result = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().try_init(),

@@ -219,8 +219,7 @@ impl Stage {
             .await
             .context("changing ConfigMap library")?;
         let began = self.clock.monotonic();
-        progress
-            .done(&format!("ConfigMap library: opening-hours {before} → never, with kubectl's own means"));
+        progress.done(&format!("ConfigMap library: opening-hours {before} → never"));
         watch::until_config_map(&maps, &edited, PATIENCE, |map| {
             hours(map).as_deref() == Some(before.as_str())
         })

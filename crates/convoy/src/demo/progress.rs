@@ -68,6 +68,10 @@ impl Progress {
         let line = match standing.ended {
             Some(Ended::Ready) => format!("{}: ready, {} objects", standing.release, standing.objects),
             Some(Ended::Failed) => format!("{}: {}", standing.release, standing.reason),
+            // The observer may have seen objects before the controller-manager has counted them.
+            None if standing.objects < standing.healthy.max(1) => {
+                format!("{}: {}", standing.release, standing.reason)
+            }
             None => format!(
                 "{}: {}, {} of {} objects healthy",
                 standing.release, standing.reason, standing.healthy, standing.objects
