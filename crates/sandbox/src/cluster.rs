@@ -1,8 +1,9 @@
 //! One simulated cluster.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,7 +146,7 @@ impl Cluster {
         let path = options.folder.join(format!("{name}.kubeconfig"));
         let url = format!("https://{}", server.address());
         let text = kubeconfig(name, &url, &identity.authority, "admin", &identity.admin);
-        std::fs::write(&path, text)
+        write_private(&path, &text)
             .map_err(|source| StartError::Kubeconfig { path: path.clone(), source })?;
 
         let garbage = GarbageCollector::new(Arc::clone(&registry), Arc::clone(&now));
@@ -190,6 +191,15 @@ impl Cluster {
         }
         self.server.stop(Duration::ZERO, Duration::from_secs(2)).await;
     }
+}
+
+/// A kubeconfig holds a key: nobody else may read it.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }
 
 struct Identity {
