@@ -181,7 +181,7 @@ impl TemplateFlags {
     pub fn release_name(
         &self,
         name: Option<&str>,
-        environment: &mut Environment<'static>,
+        environment: &mut Environment,
     ) -> Result<String, TemplateError> {
         let template = match (name, &self.name_template) {
             (Some(_), Some(_)) => return Err(TemplateError::TwoNames),
