@@ -1,0 +1,95 @@
+//! No template takes more than it is given, nor the process with it.
+
+use convoy_gotemplate::{
+    ExecError, Functions, Limit, Limits, Map, Session, Signature, Templates, Type, Value, parse,
+};
+
+fn set(
+    call: &mut convoy_gotemplate::Call<'_, '_>,
+    args: &[Value],
+) -> Result<Value, convoy_gotemplate::FuncError> {
+    let [Value::Map(map), Value::String(key), value] = args else { return Ok(Value::Nil) };
+    call.mutated(map);
+    map.insert(key.clone(), value.clone());
+    Ok(Value::Map(map.clone()))
+}
+
+fn include(
+    call: &mut convoy_gotemplate::Call<'_, '_>,
+    args: &[Value],
+) -> Result<Value, convoy_gotemplate::FuncError> {
+    let [Value::String(name), data] = args else { return Ok(Value::Nil) };
+    call.execute(name, data).map(|output| Value::String(output.into()))
+}
+
+fn functions() -> Functions {
+    let mut functions = Functions::new();
+    functions.add("set", Signature::new(&[Type::Map, Type::String, Type::Any], Type::Map), set);
+    functions.add("include", Signature::new(&[Type::String, Type::Any], Type::String), include);
+    functions
+}
+
+fn run(text: &str, limits: Limits) -> Result<Vec<u8>, ExecError> {
+    let mut templates = Templates::new();
+    templates.add(&parse("main", text.as_bytes(), &functions()).unwrap());
+    let data = Value::map([("m", Value::Map(Map::default()))]);
+    Session::new().with_limits(limits).execute(&templates, b"main", &data)
+}
+
+fn reached(text: &str, limits: Limits) -> Option<Limit> {
+    run(text, limits).unwrap_err().reached_limit()
+}
+
+#[test]
+fn each_limit_ends_a_run_with_its_own_error() {
+    let limits = Limits { max_steps: 10_000, max_output: 10_000, max_allocated: 100_000, max_depth: 100 };
+    assert_eq!(reached("{{ range 100000 }}{{ end }}", limits), Some(Limit::Steps));
+    assert_eq!(reached("{{ range 5000 }}xyz{{ end }}", limits), Some(Limit::Output));
+    assert_eq!(reached("{{ printf \"%99999d\" 1 }}", limits), Some(Limit::Output));
+    assert_eq!(reached("{{ len (printf \"%999999d\" 1) }}", limits), Some(Limit::Allocated));
+    let doubling = "{{ $x := \"ab\" }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}";
+    assert_eq!(reached(doubling, limits), Some(Limit::Allocated));
+    assert_eq!(reached("{{ template \"main\" }}", limits), Some(Limit::Depth));
+    assert_eq!(reached("{{ include \"main\" . }}", limits), Some(Limit::Depth));
+    let endless = || true;
+    let mut templates = Templates::new();
+    templates.add(&parse("main", b"{{ range 100000 }}{{ end }}", &functions()).unwrap());
+    let late = Session::new().with_deadline(&endless).execute(&templates, b"main", &Value::Nil);
+    assert_eq!(late.unwrap_err().reached_limit(), Some(Limit::Deadline));
+}
+
+#[test]
+fn deep_recursion_does_not_end_the_process() {
+    let deep = Limits { max_depth: 20_000, ..Limits::default() };
+    assert_eq!(reached("{{ template \"main\" }}", deep), Some(Limit::Depth));
+    assert_eq!(reached("{{ if true }}{{ include \"main\" . }}{{ end }}", deep), Some(Limit::Depth));
+    let parens = format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900));
+    assert_eq!(run(&parens, deep).unwrap(), b"1");
+    let blocks = format!("{}x{}", "{{ if 1 }}".repeat(400), "{{ end }}".repeat(400));
+    assert_eq!(run(&blocks, deep).unwrap(), b"x");
+    let too_deep = format!("{{{{ {} }}}}", "(".repeat(100_000));
+    let error = parse("main", too_deep.as_bytes(), &functions()).unwrap_err();
+    assert_eq!(error.to_string(), "template: main:1: max expression depth exceeded");
+}
+
+#[test]
+fn a_value_that_holds_itself_can_be_made_but_not_printed() {
+    let cycle = "{{ $m := set .m \"self\" .m }}{{ len $m }}";
+    assert_eq!(run(cycle, Limits::default()).unwrap(), b"1");
+    assert_eq!(reached("{{ set .m \"self\" .m }}", Limits::default()), Some(Limit::Nesting));
+}
+
+#[test]
+fn a_deep_value_is_freed_without_recursion() {
+    let mut value = Value::Nil;
+    for _ in 0..1_000_000 {
+        value = Value::list(vec![value]);
+    }
+    drop(value);
+}
+
+#[test]
+fn maps_are_shared_and_changed_in_place() {
+    let text = "{{ $alias := .m }}{{ $_ := set .m \"k\" 1 }}{{ $alias.k }} {{ .m.k }}";
+    assert_eq!(run(text, Limits::default()).unwrap(), b"1 1");
+}
