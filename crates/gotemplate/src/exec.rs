@@ -3,6 +3,8 @@
 //! Go works on `reflect.Value`s and words its errors by their static type: what comes out of a
 //! `map[string]interface {}` is an `interface {}` until a pipeline unwraps it. [`Reflected`] keeps
 //! that difference.
+//!
+//! Long because pipelines, commands, fields and calls recurse into each other.
 
 use std::borrow::Cow;
 use std::sync::Arc;

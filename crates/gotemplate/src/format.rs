@@ -1,4 +1,6 @@
 //! Go's fmt: `Sprint`, `Sprintln` and `Sprintf` over [`Value`].
+//!
+//! Long because every verb works on the same buffer and flags, as fmt's one printer does.
 
 use crate::error::Limit;
 use crate::number::format_float;

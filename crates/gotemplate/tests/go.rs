@@ -1,4 +1,5 @@
 //! Templates against what Go 1.26's text/template made of them: output, or the error text.
+#![allow(clippy::unwrap_used, clippy::panic)] // clippy does not see that helpers of tests are tests
 
 use convoy_gotemplate::{Elem, Functions, List, Map, MissingKey, Session, Templates, Value, parse};
 use serde_json::Value as Json;

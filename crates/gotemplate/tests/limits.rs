@@ -1,4 +1,5 @@
 //! No template takes more than it is given, nor the process with it.
+#![allow(clippy::unwrap_used, clippy::panic)] // clippy does not see that helpers of tests are tests
 
 use convoy_gotemplate::{
     ExecError, Functions, Limit, Limits, Map, Session, Signature, Templates, Type, Value, parse,

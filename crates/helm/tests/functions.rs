@@ -1,4 +1,5 @@
 //! Template functions against what Sprig 3.3 made of the same arguments: output, or the error text.
+#![allow(clippy::unwrap_used, clippy::panic)] // clippy does not see that helpers of tests are tests
 
 use convoy_gotemplate::{Elem, List, Map, MissingKey, Session, Templates, Value, parse};
 use convoy_helm::functions::{Entropy, Environment, functions};
