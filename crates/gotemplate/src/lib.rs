@@ -15,6 +15,8 @@
 //! A [`Parsed`] text and a set of [`Templates`] are immutable to the executor, `Send` and `Sync`:
 //! parse once, run many times. A [`Session`] is one render on one thread, with its [`Limits`].
 
+#![warn(missing_docs)]
+
 mod ast;
 mod builtins;
 mod error;

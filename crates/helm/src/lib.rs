@@ -8,6 +8,8 @@
 //! Nothing here knows the time, draws a random number or asks a cluster: functions that do in Helm take it
 //! from the environment that the caller passes.
 
+#![warn(missing_docs)]
+
 mod archive;
 mod capabilities;
 mod chart;

@@ -10,6 +10,8 @@
 //! target, [`settle`] after the last one. Between the two a crash loses nothing: every object that
 //! may exist on the target is named.
 
+#![warn(missing_docs)]
+
 mod desired;
 mod digest;
 mod inventory;

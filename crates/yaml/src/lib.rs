@@ -10,6 +10,8 @@
 //! - [`documents`] splits a stream as Kubernetes' own reader does.
 //! - [`to_yaml`] writes a value as `sigs.k8s.io/yaml.Marshal` does; [`Emitter`] writes other values.
 
+#![warn(missing_docs)]
+
 mod base64;
 mod build;
 mod chars;
