@@ -1,5 +1,7 @@
 //! What users look up is documented.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 
 fn read(path: &str) -> String {

@@ -22,7 +22,7 @@ use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments) {
+    match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("convoy: {error:#}");
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where the clock comes from")]
-fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // These need no runtime and no logs.
     match &arguments.command {
         Command::Template(template) => return template::run(template, Timestamp::now()),
@@ -43,7 +43,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
         _ => {}
     }
-    start_logs(&arguments)?;
+    start_logs(arguments)?;
     convoy_runtime::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,6 +1,5 @@
 //! How convoy speaks to people: colour and bars on a terminal, plain lines when piped.
 
-use std::fmt;
 use std::io::IsTerminal as _;
 
 /// Whether output may be coloured and redrawn.
@@ -39,8 +38,6 @@ pub(crate) enum Colour {
     Bold = 1,
     Bad = 31,
     Good = 32,
-    Pending = 33,
-    Quiet = 90,
 }
 
 /// A table with left-aligned columns, three spaces apart, as kubectl prints them.
@@ -80,7 +77,7 @@ impl Table {
     }
 
     /// The table as text, a line for each row.
-    pub(crate) fn render(&self, display: Display) -> impl fmt::Display {
+    pub(crate) fn render(&self, display: Display) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
             .map(|index| {
@@ -124,15 +121,12 @@ mod tests {
 
     #[test]
     fn columns_align_and_lines_have_no_trailing_space() {
-        assert_eq!(
-            table().render(Display::Plain).to_string(),
-            "NAME          STATUS\nweb-prod-eu   Ready\nb\n"
-        );
+        assert_eq!(table().render(Display::Plain), "NAME          STATUS\nweb-prod-eu   Ready\nb\n");
     }
 
     #[test]
     fn colour_does_not_move_columns() {
-        let text = table().render(Display::Terminal).to_string();
+        let text = table().render(Display::Terminal);
         assert!(text.contains("web-prod-eu   \x1b[32mReady\x1b[0m\n"), "{text:?}");
     }
 }

@@ -1,6 +1,13 @@
 //! Delivery to simulated clusters and to a real kube-apiserver.
 
-#![allow(clippy::disallowed_methods, reason = "tests run programs")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -221,8 +228,6 @@ fn a_second_reconcile_of_50_releases_makes_no_request_to_the_target() {
     }
     let settled = requests(&audit_log).len();
     assert!(settled >= 50 * 5, "the audit log saw only {settled} requests");
-    let mut all = vec!["annotate", "--overwrite", "convoy.kumodo.io/reconcile-at=again", "releases"];
-    all.extend(names.iter().map(String::as_str));
     stage.host.ok(&[
         &["annotate", "--overwrite", "releases"],
         names.iter().map(String::as_str).collect::<Vec<_>>().as_slice(),

@@ -1,6 +1,13 @@
 //! `convoy demo`, as the README's first command runs it.
 
-#![allow(clippy::disallowed_methods, reason = "tests run programs")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 use std::process::Command;
 

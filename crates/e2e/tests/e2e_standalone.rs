@@ -1,6 +1,13 @@
 //! `convoy standalone`: what is refused at start, and what a kill -9 costs.
 
-#![allow(clippy::disallowed_methods, reason = "tests run programs")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;

@@ -4,11 +4,7 @@
 //! `map[string]interface {}` is an `interface {}` until a pipeline unwraps it. [`Reflected`] keeps
 //! that difference.
 //!
-<<<<<<< HEAD
 //! Long because pipelines, commands, fields and calls recurse into each other.
-=======
-//! Long because the executor is one match over nodes whose arms share its state.
->>>>>>> 73ed89d (Pure crates document every public item, checked by the compiler)
 
 use std::borrow::Cow;
 use std::sync::Arc;

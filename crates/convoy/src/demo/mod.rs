@@ -155,7 +155,7 @@ impl Stage {
         let seen = watch::until(&self.host, &expected, PATIENCE, &*self.clock, progress).await?;
         progress.end_round();
         progress.say("");
-        progress.say(table(&seen).render(display).to_string().trim_end());
+        progress.say(table(&seen).render(display).trim_end());
         for release in seen.iter().filter(|release| !release.ready) {
             progress.say(&format!(
                 "\n{} is broken on purpose, and says so:\n  {}",

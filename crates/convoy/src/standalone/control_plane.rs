@@ -22,7 +22,7 @@ use convoy_apiserver::{Api, Server, ServerBuilder, Version};
 use convoy_meta::{GroupResource, Reason, Status};
 use convoy_registry::garbage::GarbageCollector;
 use convoy_registry::namespace::{NamespaceController, NamespaceLifecycle, StoredNamespaces};
-use convoy_registry::{Registry, RegistryOptions, RequestContext, ResourceTable};
+use convoy_registry::{Expiry, Registry, RegistryOptions, RequestContext, ResourceTable};
 use convoy_runtime::Clock;
 use convoy_storage::Storage;
 use convoy_storage::embedded::{EmbeddedOptions, EmbeddedStorage};
@@ -35,6 +35,9 @@ use super::data_dir::{DataDir, write_private};
 /// Namespaces that are there from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 const USER: &str = "system:apiserver";
+/// How long Events are kept, as kube-apiserver's `--event-ttl` has it.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
+const EVENT_EXPIRY_PERIOD: Duration = Duration::from_secs(60);
 
 /// A running API server.
 pub(crate) struct ControlPlane {
@@ -112,7 +115,17 @@ impl ControlPlane {
 
         let garbage = GarbageCollector::new(Arc::clone(&registry), Arc::clone(&now));
         let namespaces = NamespaceController::new(Arc::clone(&registry), Arc::clone(&now));
-        let tasks = vec![tokio::spawn(garbage.run()), tokio::spawn(namespaces.run())];
+        let mut tasks = vec![tokio::spawn(garbage.run()), tokio::spawn(namespaces.run())];
+        for group in ["", "events.k8s.io"] {
+            let expiry = Expiry {
+                registry: Arc::clone(&registry),
+                resource: (group.to_owned(), "v1".to_owned(), "events".to_owned()),
+                ttl: EVENT_TTL,
+                every: EVENT_EXPIRY_PERIOD,
+                now: Arc::clone(&now),
+            };
+            tasks.push(tokio::spawn(expiry.run()));
+        }
         Ok(Self { server, url, tasks })
     }
 
