@@ -154,6 +154,10 @@ async fn apply_group(
     while let Some((apply, outcome)) = applies.next().await {
         tried += 1;
         match outcome {
+            // Another made it in between, and has what was wanted of it.
+            Err(error) if apply.create_only && error.class == Class::Precondition => {
+                report.fates.insert(apply.target.key.clone(), Fate::Forgotten);
+            }
             Ok(Applied { uid, resource_version, created }) => {
                 let fate = Fate::Applied { uid, digest: apply.digest.clone(), resource_version, created };
                 report.fates.insert(apply.target.key.clone(), fate);
@@ -177,6 +181,9 @@ async fn apply_one(
     force: bool,
     is_fresh: bool,
 ) -> Result<Applied, RequestError> {
+    if apply.create_only {
+        return target.create(&apply.target, &apply.object).await;
+    }
     let mut tries_left = if is_fresh { FRESH_KIND_TRIES } else { 0 };
     loop {
         match target.apply(&apply.target, &apply.object, force).await {
@@ -219,7 +226,7 @@ struct Missing {
 impl Missing {
     fn learn(&mut self, applied: &[&Apply], report: &Report) {
         for apply in applied {
-            if matches!(report.fates.get(&apply.target.key), Some(Fate::Applied { .. })) {
+            if matches!(report.fates.get(&apply.target.key), Some(Fate::Applied { .. } | Fate::Forgotten)) {
                 continue;
             }
             let key = &apply.target.key;

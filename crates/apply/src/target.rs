@@ -104,6 +104,28 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
+        self.written(request, at).await
+    }
+
+    /// Creates an object, as field manager `convoy`.
+    ///
+    /// # Errors
+    /// [`Class::Precondition`] when it exists; else see [`Class`].
+    pub async fn create(&self, at: &ObjectRef, object: &Value) -> Result<Applied, RequestError> {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{}?fieldManager={}", at.collection_path(), field_manager::TARGET))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, METADATA_ONLY)
+            .body(Body::from(object.to_string().into_bytes()));
+        self.written(request, at).await
+    }
+
+    async fn written(
+        &self,
+        request: http::Result<Request<Body>>,
+        at: &ObjectRef,
+    ) -> Result<Applied, RequestError> {
         let (code, answer) = self.write(request, Some(at)).await?;
         let metadata = &answer["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

@@ -106,3 +106,144 @@ async fn a_release_goes_from_git_to_objects_and_the_second_look_makes_no_request
     assert!(world.inventories().list(&Default::default()).await.unwrap().items.is_empty());
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_input_is_said_where_it_is_and_nothing_else_suffers() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let good = config_map("good", "1");
+    // Which of the Releases makes the shared namespace is a matter of chance.
+    let files = [
+        ("good/a.yaml", good.as_str()),
+        ("syntax/a.yaml", "a: [1\n"),
+        ("kind/a.yaml", "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: g}\n"),
+        ("invalid/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"),
+        (
+            "secret/a.yaml",
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: {nested: CANARY-1}}\n",
+        ),
+        ("chart/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+        ("chart/templates/a.yaml", "a: {{ .Values.missing.deeper }}\n"),
+    ];
+    let mut world = World::start(plane, &files).await;
+    world.release("good", "good", NO_WAIT()).await;
+    for name in ["syntax", "kind", "invalid", "secret", "chart"] {
+        world.release(name, name, NO_WAIT()).await;
+    }
+    world.release("nowhere", "no/such/folder", NO_WAIT()).await;
+    world
+        .convoy(
+            "Cluster",
+            json!({"metadata": {"name": "exec"}, "spec": {"kubeconfig": {"secretRef": {"name": "exec"}}}}),
+        )
+        .await;
+    let kubeconfig = "{clusters: [{name: c, cluster: {server: 'https://10.0.0.1'}}], users: [{name: u, user: {exec: {command: sh}}}], \
+                      contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}";
+    world
+        .create(
+            "v1",
+            "Secret",
+            "secrets",
+            json!({"metadata": {"name": "exec"}, "stringData": {"kubeconfig": kubeconfig}}),
+        )
+        .await;
+    let mut elsewhere = NO_WAIT();
+    elsewhere["clusterRef"] = json!({"name": "exec"});
+    world.release("elsewhere", "good", elsewhere).await;
+
+    world.says("good", "True/Succeeded", "").await;
+    world.says("syntax", "False/RenderFailed", "syntax/a.yaml:2").await;
+    world.says("kind", "False/PlanFailed", "the target serves no Gadget in example.com/v1").await;
+    let invalid = world.says("invalid", "False/ApplyRejected", "ConfigMap web/Not_A_Name: ").await;
+    assert_eq!(condition(&invalid, "Stalled")["status"], "True");
+    let secret = world
+        .says(
+            "secret",
+            "False/ApplyRejected",
+            "Secret web/s: the server refused the content at .stringData.password",
+        )
+        .await;
+    assert!(!secret.to_string().contains("CANARY"), "{secret:#}");
+    world.says("chart", "False/RenderFailed", "c/templates/a.yaml:1").await;
+    world.says("nowhere", "False/PathNotFound", "no/such/folder").await;
+    world.says("elsewhere", "False/DependencyNotReady", "users[u].exec is refused").await;
+
+    // An object that another Release has is not taken, and what breaks later leaves all as it was.
+    world.release("thief", "good", NO_WAIT()).await;
+    world.says("thief", "False/ApplyConflict", "ConfigMap web/good belongs to the Release team/good").await;
+    world.delete(&world.releases(), "thief").await;
+    until("the Release is gone", || async { world.releases().get_opt("thief").await.unwrap().is_none() })
+        .await;
+    world.commit(&[("good/a.yaml", "a: [1\n"), ("empty", "")]);
+    let broken = world.says("good", "False/RenderFailed", "good/a.yaml:2").await;
+    assert_ne!(broken["objects"], 0);
+    assert_eq!(world.config_map("web", "good").await, json!({"value": "1"}));
+    world.commit(&[("good/README", "no manifests")]);
+    world.says("good", "False/EmptyBundle", "nothing is pruned").await;
+    assert_eq!(world.config_map("web", "good").await, json!({"value": "1"}));
+    world.commit(&[("good/a.yaml", &config_map("good", "2"))]);
+    world.says("good", "True/Succeeded", "").await;
+    assert_eq!(world.config_map("web", "good").await, json!({"value": "2"}));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_observer_opens_the_gate_and_drift_is_corrected() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let files = [
+        ("chart/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+        ("chart/values.yaml", "size: small\n"),
+        (
+            "chart/templates/map.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {size: {{ .Values.size | quote }}}\n",
+        ),
+        ("chart/templates/NOTES.txt", "size {{ .Values.size }}\n"),
+    ];
+    let mut world = World::start(plane, &files).await;
+    let spec = json!({"targetNamespace": "web", "createNamespace": true, "render": {"helm": {"values": {"size": "large"}}}});
+    world.release("shop", "chart", spec).await;
+    world.says("shop", "False/WaitingForHealth", "waiting for the objects").await;
+    world.start_observer();
+    let status = world.says("shop", "True/Succeeded", "2 objects").await;
+    assert_eq!(status["notes"], "size large");
+    assert_eq!(status["history"].as_array().unwrap().len(), 1);
+    assert_eq!(world.config_map("web", "shop").await, json!({"size": "large"}));
+
+    let maps = world.api("v1", "ConfigMap", "configmaps", Some("web"));
+    world.patch(&maps, "shop", json!({"data": {"size": "tiny"}})).await;
+    until("a change is undone", || async {
+        world.config_map("web", "shop").await == json!({"size": "large"})
+    })
+    .await;
+    world.delete(&maps, "shop").await;
+    until("a deleted object is back", || async {
+        world.config_map("web", "shop").await == json!({"size": "large"})
+    })
+    .await;
+    world.says("shop", "True/Succeeded", "2 objects").await;
+
+    // Nothing is done to a suspended Release, and all is made good when it resumes.
+    world.patch(&world.releases(), "shop", json!({"spec": {"suspend": true}})).await;
+    world.says("shop", "False/Suspended", "what is on the target stays").await;
+    let before = world.target_requests();
+    world
+        .patch(&world.releases(), "shop", json!({"spec": {"render": {"helm": {"values": {"size": "huge"}}}}}))
+        .await;
+    world.says("shop", "False/Suspended", "").await;
+    assert_eq!(world.target_requests(), before);
+    world.patch(&world.releases(), "shop", json!({"spec": {"suspend": false}})).await;
+    until("the change arrives", || async {
+        world.config_map("web", "shop").await == json!({"size": "huge"})
+    })
+    .await;
+    let status = world.says("shop", "True/Succeeded", "2 objects").await;
+    assert_eq!(status["history"].as_array().unwrap().len(), 2);
+
+    // deletionPolicy Orphan leaves all there.
+    world.patch(&world.releases(), "shop", json!({"spec": {"apply": {"deletionPolicy": "Orphan"}}})).await;
+    world.delete(&world.releases(), "shop").await;
+    until("the Release is gone", || async { world.releases().get_opt("shop").await.unwrap().is_none() })
+        .await;
+    assert_eq!(world.config_map("web", "shop").await, json!({"size": "huge"}));
+    assert!(world.inventories().list(&Default::default()).await.unwrap().items.is_empty());
+    world.stop().await;
+}

@@ -55,6 +55,14 @@ impl ObjectRef {
 
     /// Path of the object on an API server, without query.
     pub fn path(&self) -> String {
+        let mut path = self.collection_path();
+        path.push('/');
+        push_escaped(&mut path, &self.key.name);
+        path
+    }
+
+    /// Path of the list that the object is in, without query.
+    pub fn collection_path(&self) -> String {
         let mut path = if self.key.group.is_empty() {
             format!("/api/{}", self.version)
         } else {
@@ -66,8 +74,6 @@ impl ObjectRef {
         }
         path.push('/');
         push_escaped(&mut path, &self.plural);
-        path.push('/');
-        push_escaped(&mut path, &self.key.name);
         path
     }
 }

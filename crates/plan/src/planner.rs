@@ -132,6 +132,8 @@ pub struct Apply {
     pub reason: ApplyReason,
     /// The file it came from.
     pub source: String,
+    /// Whether it is only wanted to exist: when another makes it at the same time, it is theirs.
+    pub create_only: bool,
 }
 
 /// Why an object is applied.
@@ -260,10 +262,11 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
         }
         match apply_reason(input, &entries, &object) {
             Ok(Some(reason)) => {
-                let Desired { target, object, digest, source, .. } = object;
+                let Desired { target, object, digest, source, implied, .. } = object;
+                let create_only = implied && reason == ApplyReason::Create;
                 let stage = stage_of(&target.key.group, &target.key.kind);
                 let rank = rank(&target.key.group, &target.key.kind);
-                applies.push((stage, rank, Apply { target, object, digest, reason, source }));
+                applies.push((stage, rank, Apply { target, object, digest, reason, source, create_only }));
             }
             Ok(None) => keeps.push(Keep { key: key.clone(), reason: KeepReason::NamespaceExists }),
             Err(problem) => problems.push(problem),
