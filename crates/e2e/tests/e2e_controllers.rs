@@ -93,8 +93,11 @@ async fn a_release_goes_from_git_to_objects_and_the_second_look_makes_no_request
     until("the change arrives", || async { world.config_map("web", "one").await == json!({"value": "2"}) })
         .await;
     until("the dropped object goes", || async { world.config_map("web", "two").await.is_null() }).await;
-    let status = world.says("web", "True/Succeeded", "5 objects").await;
-    assert_eq!(condition(&status, "Applied")["message"], "1 to create, 1 to change, 3 unchanged, 1 to prune");
+    until("the status says what was done", || async {
+        let status = world.says("web", "True/Succeeded", "5 objects").await;
+        condition(&status, "Applied")["message"] == "1 to create, 1 to change, 3 unchanged, 1 to prune"
+    })
+    .await;
     let requests: Vec<String> = world.target_requests().into_iter().skip(before.len()).collect();
     let verbs = |verb: &str| requests.iter().filter(|request| request.starts_with(verb)).count();
     assert_eq!((verbs("patch"), verbs("delete"), verbs("get")), (2, 1, 2), "{requests:#?}");
