@@ -26,7 +26,7 @@ pub(crate) struct Logs {
     #[arg(long, global = true, value_name = "FILTER", env = "CONVOY_LOG")]
     pub(crate) log: Option<String>,
     /// How log lines are written.
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Standalone {
     #[command(flatten)]
     pub(crate) shards: Shards,
     /// Run only this part, with the store and the core kinds that standalone has.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "PART")]
     pub(crate) only: Option<Part>,
     #[command(flatten)]
     pub(crate) audit: Audit,
@@ -111,9 +111,6 @@ pub(crate) struct Sandbox {
     /// Where the kubeconfigs are written, one for each cluster.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// The address to serve on.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub(crate) bind_address: IpAddr,
     /// The port of the first cluster; the others take the ports after it. 0 takes free ones.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
@@ -207,7 +204,7 @@ pub(crate) struct Identity {
 /// The audit log.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Audit {
-    /// Write each request as a line of audit.k8s.io/v1 JSON to this file; - is standard output.
+    /// Append each request as a line of audit.k8s.io/v1 JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log_path: Option<PathBuf>,
 }

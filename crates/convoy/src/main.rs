@@ -3,6 +3,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that speaks to a person")]
 
 mod arguments;
+#[cfg(test)]
+mod command_line_docs;
 mod demo;
 mod processes;
 mod sandbox;
