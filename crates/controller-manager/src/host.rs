@@ -24,6 +24,12 @@ pub(crate) struct HostError {
 }
 
 impl HostError {
+    /// An object that is not what its name says.
+    pub(crate) fn taken(kind: &'static str, object: StoreKey, by: String) -> Self {
+        let source = Box::new(kube::Error::Service(by.into()));
+        HostError { action: "using", kind, object, source }
+    }
+
     /// Whether the object is not what it was when it was read, or is gone: its own event brings the
     /// next look.
     pub(crate) fn is_stale(&self) -> bool {

@@ -95,6 +95,14 @@ impl Releases {
     pub(crate) async fn fresh_inventory(&self, id: &InventoryId) -> Result<Inventory, HostError> {
         let mut parts = Vec::new();
         while let Some(part) = self.host.inventory(&id.key(parts.len())).await? {
+            // Names may hold dots, so that another pair of Release and Cluster can have the same name.
+            let (release, cluster) = (&part.spec.release_ref.name, &part.spec.cluster_ref.name);
+            if *release != id.release || *cluster != id.cluster {
+                let by = format!(
+                    "it is that of the Release {release} on the Cluster {cluster}; rename one of them"
+                );
+                return Err(HostError::taken("ReleaseInventory", id.key(parts.len()), by));
+            }
             parts.push(part);
         }
         Ok(Inventory { id: id.clone(), parts })

@@ -1,0 +1,305 @@
+//! Plans carried out on a target whose answers are written down here.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoy_apply::{
+    AlwaysOwn, ApplyOptions, Class, NotOwner, Ownership, PruneNote, PruneOptions, Report, Target,
+    apply_waves, prune,
+};
+use convoy_plan::{
+    Entry, Fate, Input, Kinds, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan, stage_of,
+};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+type Answers = Vec<(u16, Value)>;
+
+/// Answers of a target by `METHOD path`, each used up in turn, the last one for ever; and all that was
+/// asked, with the body.
+#[derive(Clone, Default)]
+struct Script {
+    answers: Arc<Mutex<BTreeMap<String, Answers>>>,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Script {
+    fn on(self, request: &str, code: u16, body: Value) -> Self {
+        self.answers.lock().entry(request.to_owned()).or_default().push((code, body));
+        self
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().iter().map(|(request, _)| request.clone()).collect()
+    }
+
+    fn target(&self, ownership: Arc<dyn Ownership>) -> Target {
+        let script = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let script = script.clone();
+            async move {
+                let name = format!("{} {}", request.method(), request.uri().path());
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                script.asked.lock().push((name.clone(), serde_json::from_slice(&body).unwrap_or_default()));
+                let mut answers = script.answers.lock();
+                let of_it = answers.entry(name).or_default();
+                let (code, body) = match of_it.len() {
+                    0 => (404, status("nothing is written down for this")),
+                    1 => of_it[0].clone(),
+                    _ => of_it.remove(0),
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Target::new(kube::Client::new(service, "default"), ownership)
+    }
+}
+
+fn kinds() -> Kinds {
+    let mut kinds = Kinds::default();
+    kinds.insert("", "v1", "ConfigMap", "configmaps", true);
+    kinds.insert("", "v1", "Namespace", "namespaces", false);
+    kinds
+}
+
+fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { group: String::new(), kind: kind.into(), namespace: namespace.into(), name: name.into() }
+}
+
+/// A plan that applies a Namespace (when asked for) and ConfigMaps.
+fn plan_of(create_namespace: bool, maps: &[(&str, &str)]) -> Plan {
+    let rendered: Vec<Rendered> = maps
+        .iter()
+        .map(|(namespace, name)| Rendered {
+            source: format!("{name}.yaml"),
+            object: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}),
+        })
+        .collect();
+    plan(&Input {
+        release: &ReleaseId { uid: "r".into(), namespace: "team".into(), name: "web".into() },
+        rendered: &rendered,
+        inventory: &[],
+        kinds: &kinds(),
+        policy: &Policy { target_namespace: Some("web".into()), create_namespace, ..Policy::default() },
+        live: &BTreeMap::new(),
+    })
+    .unwrap()
+}
+
+const OPTIONS: ApplyOptions = ApplyOptions { force: true, establish_patience: Duration::ZERO };
+
+async fn carry_out(script: &Script, plan: &Plan) -> Report {
+    apply_waves(&script.target(Arc::new(AlwaysOwn)), plan, &OPTIONS).await
+}
+
+fn taken() -> Value {
+    json!({"metadata": {"uid": "u", "resourceVersion": "7"}})
+}
+
+fn status(message: &str) -> Value {
+    json!({"kind": "Status", "message": message})
+}
+
+const MAPS: &str = "/api/v1/namespaces/web/configmaps";
+
+#[derive(Debug)]
+struct Lost;
+
+#[async_trait::async_trait]
+impl Ownership for Lost {
+    fn check(&self) -> Result<(), NotOwner> {
+        Err(NotOwner)
+    }
+
+    async fn lost(&self) {}
+}
+
+#[tokio::test]
+async fn a_replica_that_lost_the_cluster_sends_no_write_and_says_so() {
+    let script = Script::default();
+    let target = script.target(Arc::new(Lost));
+    let report = apply_waves(&target, &plan_of(false, &[("web", "a"), ("web", "b")]), &OPTIONS).await;
+    assert_eq!(report.failures[0].error.class, Class::NotOwner);
+    assert_eq!((report.failures.len(), report.not_tried), (1, 1));
+    assert_eq!(script.asked(), Vec::<String>::new());
+    assert_eq!(target.requests().writes(), 0);
+}
+
+#[tokio::test]
+async fn an_object_that_is_refused_holds_back_no_other() {
+    let immutable = "ConfigMap \"b\" is invalid: data: Forbidden: field is immutable when `immutable` is set";
+    let script = Script::default()
+        .on(&format!("PATCH {MAPS}/a"), 201, taken())
+        .on(&format!("PATCH {MAPS}/b"), 422, status(immutable))
+        .on(&format!("PATCH {MAPS}/c"), 200, taken());
+    let report = carry_out(&script, &plan_of(false, &[("web", "a"), ("web", "b"), ("web", "c")])).await;
+    assert!(matches!(report.fates[&key("ConfigMap", "web", "a")], Fate::Applied { created: true, .. }));
+    assert!(matches!(report.fates[&key("ConfigMap", "web", "c")], Fate::Applied { created: false, .. }));
+    assert_eq!(report.failures[0].source, "b.yaml");
+    assert!(report.is_terminal() && report.not_tried == 0);
+}
+
+#[tokio::test]
+async fn what_needs_a_namespace_that_was_refused_is_not_tried() {
+    let script = Script::default()
+        .on("POST /api/v1/namespaces", 403, status("admission webhook \"w\" denied the request: no"))
+        .on("PATCH /api/v1/namespaces/other/configmaps/b", 201, taken());
+    let report = carry_out(&script, &plan_of(true, &[("web", "a"), ("other", "b")])).await;
+    assert_eq!(report.failures[0].error.class, Class::Denied);
+    assert_eq!(report.not_tried, 1);
+    assert_eq!(script.asked(), ["POST /api/v1/namespaces", "PATCH /api/v1/namespaces/other/configmaps/b"]);
+}
+
+#[tokio::test]
+async fn a_shared_namespace_that_another_made_meanwhile_is_theirs() {
+    let script = Script::default()
+        .on("POST /api/v1/namespaces", 409, status("namespaces \"web\" already exists"))
+        .on(&format!("PATCH {MAPS}/a"), 201, taken());
+    let report = carry_out(&script, &plan_of(true, &[("web", "a")])).await;
+    assert!(report.is_success(), "{report:?}");
+    assert_eq!(report.fates[&key("Namespace", "", "web")], Fate::Forgotten);
+}
+
+#[tokio::test]
+async fn a_release_that_is_forbidden_altogether_is_tried_with_one_object_only() {
+    let forbidden = status("configmaps \"a\" is forbidden: User \"u\" cannot patch resource \"configmaps\"");
+    let script = Script::default().on(&format!("PATCH {MAPS}/a"), 403, forbidden);
+    let report = carry_out(&script, &plan_of(false, &[("web", "a"), ("web", "b"), ("web", "c")])).await;
+    assert_eq!((script.asked().len(), report.not_tried), (1, 2));
+}
+
+/// The prune of one object that was applied under the uid `u`.
+fn prune_of(kind: &str, namespace: &str, name: &str, created: bool) -> Vec<Prune> {
+    let group = if kind == "Widget" { "example.com" } else { "" };
+    let entry = Entry {
+        key: ObjectKey { group: group.into(), ..key(kind, namespace, name) },
+        version: "v1".into(),
+        uid: "u".into(),
+        digest: "d".into(),
+        stage: stage_of("", kind),
+        resource_version: "1".into(),
+        created,
+    };
+    Plan::for_deletion(&[entry], &kinds()).prunes
+}
+
+async fn pruned(script: &Script, prunes: &[Prune]) -> (Report, Vec<PruneNote>) {
+    let target = script.target(Arc::new(AlwaysOwn));
+    let (report, notes) = prune(&target, prunes, &PruneOptions { release_uid: "r" }).await;
+    (report, notes.into_iter().map(|(_, note)| note).collect())
+}
+
+/// The answer to a look at an object of ours.
+fn live(change: impl FnOnce(&mut Value)) -> Value {
+    let labels = json!({"convoy.kumodo.io/release-uid": "r"});
+    let mut live = json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": labels}});
+    change(&mut live["metadata"]);
+    live
+}
+
+#[tokio::test]
+async fn a_delete_names_uid_and_version_and_a_refusal_means_to_look_again() {
+    let at = format!("{MAPS}/a");
+    let script = Script::default()
+        .on(&format!("GET {at}"), 200, live(|_| {}))
+        .on(&format!("GET {at}"), 200, live(|metadata| metadata["resourceVersion"] = json!("8")))
+        .on(
+            &format!("DELETE {at}"),
+            409,
+            status("the ResourceVersion in the precondition (7) does not match"),
+        )
+        .on(&format!("DELETE {at}"), 200, json!({}));
+    let (report, _) = pruned(&script, &prune_of("ConfigMap", "web", "a", true)).await;
+    assert!(report.is_success(), "{report:?}");
+    let asked = script.asked.lock();
+    let deletes = asked.iter().filter(|(name, _)| name.starts_with("DELETE"));
+    let preconditions: Vec<Value> = deletes.map(|(_, body)| body["preconditions"].clone()).collect();
+    let of = |version| json!({"uid": "u", "resourceVersion": version});
+    assert_eq!(preconditions, [of("7"), of("8")]);
+}
+
+#[tokio::test]
+async fn what_is_not_ours_or_asks_to_stay_is_never_deleted() {
+    let others = json!({"convoy.kumodo.io/release-uid": "other"});
+    let stay = json!({"convoy.kumodo.io/prune": "Disabled"});
+    let table: [(Value, PruneNote); 4] = [
+        (live(|metadata| metadata["labels"] = json!({})), PruneNote::NotOurs),
+        (live(|metadata| metadata["labels"] = others), PruneNote::NotOurs),
+        (live(|metadata| metadata["uid"] = json!("v")), PruneNote::MadeAnew),
+        (live(|metadata| metadata["annotations"] = stay), PruneNote::Disabled),
+    ];
+    for (live, want) in table {
+        let script = Script::default().on(&format!("GET {MAPS}/a"), 200, live);
+        let (report, notes) = pruned(&script, &prune_of("ConfigMap", "web", "a", true)).await;
+        assert_eq!(notes, [want]);
+        assert_eq!(report.fates[&key("ConfigMap", "web", "a")], Fate::Forgotten);
+        assert_eq!(script.asked(), [format!("GET {MAPS}/a")]);
+    }
+}
+
+#[tokio::test]
+async fn what_goes_already_counts_as_pruned() {
+    let going = live(|metadata| metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    for (code, answer) in [(200, going), (404, status("configmaps \"a\" not found"))] {
+        let script = Script::default().on(&format!("GET {MAPS}/a"), code, answer);
+        let (report, _) = pruned(&script, &prune_of("ConfigMap", "web", "a", true)).await;
+        assert_eq!(report.fates[&key("ConfigMap", "web", "a")], Fate::Pruned);
+        assert_eq!(script.asked().len(), 1);
+    }
+}
+
+/// A target that serves ConfigMaps, Pods and these groups.
+fn discovery(groups: Value) -> Script {
+    let list = |items: Value| json!({"kind": "APIGroupDiscoveryList", "items": items});
+    let resource = |plural: &str, kind: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced"});
+    let core = json!([{"metadata": {}, "versions": [
+        {"version": "v1", "resources": [resource("configmaps", "ConfigMap"), resource("pods", "Pod")]},
+    ]}]);
+    Script::default()
+        .on("GET /version", 200, json!({"gitVersion": "v1.36.0"}))
+        .on("GET /api", 200, list(core))
+        .on("GET /apis", 200, list(groups))
+}
+
+#[tokio::test]
+async fn objects_of_a_kind_that_fresh_discovery_does_not_know_are_gone() {
+    let widget = ObjectKey { group: "example.com".into(), ..key("Widget", "web", "w") };
+    let (report, _) = pruned(&discovery(json!([])), &prune_of("Widget", "web", "w", true)).await;
+    assert_eq!(report.fates[&widget], Fate::Pruned);
+
+    let stale =
+        json!([{"metadata": {"name": "example.com"}, "versions": [{"version": "v1", "freshness": "Stale"}]}]);
+    let (report, _) = pruned(&discovery(stale), &prune_of("Widget", "web", "w", true)).await;
+    assert_eq!(report.failures[0].error.class, Class::Transient, "its server only does not answer");
+    assert_eq!(report.fates[&widget], Fate::Failed);
+}
+
+#[tokio::test]
+async fn a_namespace_goes_only_when_convoy_made_it_and_nothing_of_others_is_in_it() {
+    let namespace = "/api/v1/namespaces/web";
+    let not_made = pruned(&Script::default(), &prune_of("Namespace", "", "web", false)).await;
+    assert_eq!(not_made.1, [PruneNote::Guarded]);
+
+    let own = json!({"metadata": {"name": "root", "labels": {"convoy.kumodo.io/release-uid": "r"}}});
+    let by_itself = json!({"metadata": {"name": "kube-root-ca.crt"}});
+    let owned = json!({"metadata": {"name": "front-abc", "ownerReferences": [{"name": "front"}]}});
+    let foreign = json!({"metadata": {"name": "theirs"}});
+    for (pods, want) in [(json!([owned]), vec![]), (json!([owned, foreign]), vec![PruneNote::Guarded])] {
+        let script = discovery(json!([]))
+            .on(&format!("GET {namespace}"), 200, live(|_| {}))
+            .on(&format!("GET {namespace}/configmaps"), 200, json!({"items": [own, by_itself]}))
+            .on(&format!("GET {namespace}/pods"), 200, json!({"items": pods}))
+            .on(&format!("DELETE {namespace}"), 200, json!({}));
+        let (report, notes) = pruned(&script, &prune_of("Namespace", "", "web", true)).await;
+        assert_eq!(notes, want, "{report:?}");
+        let is_deleted = script.asked().iter().any(|request| request.starts_with("DELETE"));
+        assert_eq!(is_deleted, want.is_empty());
+    }
+}
