@@ -88,4 +88,7 @@ pub mod annotation {
 pub mod finalizer {
     /// On a Release: what it delivered is deleted from the target before the Release goes.
     pub const RELEASE: &str = "convoy.kumodo.io/release";
+    /// On a ReleaseInventory: the record of what is on a target outlives its namespace's deletion, until its
+    /// objects are gone or were let go of.
+    pub const INVENTORY: &str = "convoy.kumodo.io/inventory";
 }

@@ -135,9 +135,13 @@ impl RequestError {
         // The outer layers only say that a request failed.
         let innermost = causes.pop().unwrap_or_default();
         let message = if innermost == "request timed out" || innermost.contains("deadline has elapsed") {
-            "the target did not answer in time".to_owned()
+            "the target did not answer in time; check the network, and the server in the Cluster's kubeconfig"
+                .to_owned()
         } else {
-            format!("the target cannot be reached: {}", shorten(&innermost))
+            format!(
+                "the target cannot be reached: {}; check the network, and the server in the Cluster's kubeconfig",
+                shorten(&innermost)
+            )
         };
         Self::new(Class::Unreachable, message)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_api::{Kind, ReleaseInventory, encode, field_manager};
+use convoy_api::{Kind, ReleaseInventory, encode, field_manager, finalizer};
 use convoy_runtime::StoreKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -28,6 +28,11 @@ impl HostError {
     pub(crate) fn taken(kind: &'static str, object: StoreKey, by: String) -> Self {
         let source = Box::new(kube::Error::Service(by.into()));
         HostError { action: "using", kind, object, source }
+    }
+
+    /// Whether there is no such object.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if status.code == 404)
     }
 
     /// Whether the object is not what it was when it was read, or is gone: its own event brings the
@@ -153,10 +158,22 @@ impl Host {
     /// Deletes an inventory, if it still is the one that was read; gone already is fine.
     pub(crate) async fn delete_inventory(&self, inventory: &ReleaseInventory) -> Result<(), HostError> {
         let key = convoy_runtime::store_key(inventory);
+        let mut released = inventory.clone();
+        let finalizers = released.metadata.finalizers.get_or_insert_default();
+        finalizers.retain(|name| name != finalizer::INVENTORY);
+        let released = match self.put_inventory(&released).await {
+            Ok(released) => released,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if released.metadata.deletion_timestamp.is_some() {
+            // Somebody else deleted it; without its finalizer it is gone.
+            return Ok(());
+        }
         let params = DeleteParams {
             preconditions: Some(Preconditions {
-                uid: inventory.metadata.uid.clone(),
-                resource_version: inventory.metadata.resource_version.clone(),
+                uid: released.metadata.uid.clone(),
+                resource_version: released.metadata.resource_version.clone(),
             }),
             ..DeleteParams::default()
         };

@@ -106,7 +106,7 @@ pub(crate) enum Part {
 #[derive(Debug, Args)]
 pub(crate) struct Sandbox {
     /// How many clusters.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) clusters: u16,
     /// Where the kubeconfigs are written, one for each cluster.
     #[arg(long, value_name = "DIR")]

@@ -78,7 +78,8 @@ async fn serve(command: &Command) -> anyhow::Result<()> {
 fn start_logs(arguments: &Arguments) -> anyhow::Result<()> {
     let default = match arguments.command {
         Command::Demo(_) => "error",
-        _ => "info",
+        // kube's own line about a failed request says less than ours, which follows.
+        _ => "info,kube_client::client::builder=off",
     };
     let filter = arguments.logs.log.as_deref().unwrap_or(default);
     let format = match arguments.logs.log_format {

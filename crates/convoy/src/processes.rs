@@ -107,12 +107,9 @@ impl Process {
     }
 
     async fn client(&self, host: &arguments::Host) -> anyhow::Result<kube::Client> {
-        host_client(host.kubeconfig.as_deref(), &self.identity).await.with_context(|| {
-            match &host.kubeconfig {
-                Some(path) => format!("reading the kubeconfig {}", path.display()),
-                None => "no --kubeconfig was given, and this is no pod".to_owned(),
-            }
-        })
+        host_client(host.kubeconfig.as_deref(), &self.identity)
+            .await
+            .context("connecting to the API server that holds convoy's objects")
     }
 
     /// The line that scripts wait for.

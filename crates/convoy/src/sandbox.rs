@@ -33,7 +33,9 @@ pub(crate) async fn start(
         audit_log,
         now: Arc::new(move || clock.now()),
     };
-    Sandbox::start(&options).await.context("starting the simulated clusters")
+    Sandbox::start(&options)
+        .await
+        .context("starting the simulated clusters: if a port is taken, choose others with --port")
 }
 
 /// Runs `convoy sandbox` until a signal.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 
 use crate::blob::{self, BlobError};
 use crate::bundle::Bundle;
@@ -18,6 +18,8 @@ use crate::digest::hex_of;
 const ARTIFACTS: &str = "artifacts";
 const BUNDLES: &str = "bundles";
 const RENDERS: &str = "renders";
+/// Where the seed of charts' random values is kept.
+const SEED: &str = "seed";
 
 /// Largest artifact or bundle that is kept, uncompressed.
 const MAX_PAYLOAD_BYTES: u64 = 512 << 20;
@@ -170,6 +172,25 @@ impl RenderStore {
         let digest = crate::digest::sha256(&payload);
         self.put(name_of(BUNDLES, &digest)?, move || payload).await?;
         Ok(digest)
+    }
+
+    /// The secret that charts' random values are drawn from: that of the store, or `fresh` random bytes
+    /// when it has none yet. All replicas that share a store get the same; whoever cannot read the store
+    /// cannot compute what a chart drew, however much is known of the Release.
+    pub async fn seed(&self, fresh: [u8; 32]) -> Result<Bytes, StoreError> {
+        let name = Path::from(SEED);
+        let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.objects.put_opts(&name, fresh.to_vec().into(), once).await {
+            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => {}
+            Err(source) => return Err(failed("write", SEED, source)),
+        }
+        let found = self.objects.get(&name).await.map_err(|source| failed("read", SEED, source))?;
+        let seed = found.bytes().await.map_err(|source| failed("read", SEED, source))?;
+        if seed.len() < fresh.len() {
+            let detail = format!("it has {} bytes instead of {}", seed.len(), fresh.len());
+            return Err(self.damaged(&name, detail).await);
+        }
+        Ok(seed)
     }
 
     /// The bundle with this digest, or nothing when it is not there.
@@ -397,6 +418,15 @@ mod tests {
             assert!(store.bundle(&dropped).await.unwrap().is_none());
             assert!(store.render(&kept_key).await.unwrap().is_some());
             assert!(store.render(&dropped_key).await.unwrap().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_seed_stays_for_all_who_share_the_store() {
+        let (stores, _dir) = stores();
+        for store in &stores {
+            assert_eq!(store.seed([1; 32]).await.unwrap(), [1; 32].as_slice());
+            assert_eq!(store.clone().seed([2; 32]).await.unwrap(), [1; 32].as_slice());
         }
     }
 

@@ -139,6 +139,10 @@ impl Api {
         let Some(resource) = self.find(request) else { return unknown() };
         let key = (request.group_resource(), request.subresource.clone());
         if let Some(connect) = self.connects.get(&key) {
+            let answers = |verb: &Verb| verb.as_str() == call.info.verb;
+            if request.subresource.is_empty() && !resource.verbs.iter().any(answers) {
+                return response::status(&Status::method_not_allowed(), &accepted);
+            }
             return connect.connect(call, &resource).await;
         }
         let served = matches!(request.subresource.as_str(), "" | "status" | "finalize")

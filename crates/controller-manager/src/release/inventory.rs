@@ -1,7 +1,8 @@
 //! Inventories, in parts that stay small enough for every store.
 
 use convoy_api::{
-    LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,
+    LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, finalizer,
+    inventory_name,
 };
 use convoy_plan::Entry;
 use convoy_runtime::StoreKey;
@@ -67,6 +68,12 @@ impl Inventory {
             new.metadata.name = Some(key.name);
             new
         });
+        let finalizers = part.metadata.finalizers.get_or_insert_default();
+        if part.metadata.deletion_timestamp.is_none()
+            && !finalizers.iter().any(|name| name == finalizer::INVENTORY)
+        {
+            finalizers.push(finalizer::INVENTORY.to_owned());
+        }
         part.spec = ReleaseInventorySpec {
             release_ref: ReleaseReference { name: self.id.release.clone(), uid: self.id.release_uid.clone() },
             cluster_ref: LocalReference { name: self.id.cluster.clone() },

@@ -58,6 +58,12 @@ pub(crate) enum PrepareError {
     Failed { message: String },
 }
 
+/// What a chart's random values are drawn from. The uid alone would not do: it stands as a label on every
+/// object that is delivered. A Release that is made anew draws anew.
+fn chart_seed(secret: &[u8], uid: &str) -> Vec<u8> {
+    Sha256::new().chain_update(secret).chain_update(uid).finalize().to_vec()
+}
+
 impl From<HostError> for PrepareError {
     fn from(error: HostError) -> Self {
         PrepareError::Failed { message: in_words(&error) }
@@ -97,7 +103,9 @@ impl Releases {
             api_versions: capabilities.api_versions.iter().cloned().collect(),
         };
         let (spec, name, namespace) = (release.spec.clone(), name_of(release), namespace_of(release));
-        let (seed, now) = (release.metadata.uid.clone().unwrap_or_default(), self.clock.now());
+        let uid = release.metadata.uid.as_deref().unwrap_or_default();
+        let secret = self.store.seed(rand::random()).await.map_err(|error| store_failed(&error))?;
+        let (seed, now) = (chart_seed(&secret, uid), self.clock.now());
         // Rendering is work for the processor, not for the threads that answer requests.
         let (key, rendered, stored) = {
             let store = self.store.clone();
@@ -112,7 +120,7 @@ impl Releases {
                     release_name: &name,
                     namespace: &namespace,
                     target: &facts,
-                    seed: seed.as_bytes(),
+                    seed: &seed,
                     now,
                 };
                 let key = render_key(&input);

@@ -108,7 +108,8 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             shown.bar.set_style(style.progress_chars("━━─"));
         }
-        shown.bar.set_length(standing.objects.max(1));
+        let objects = standing.objects.max(standing.healthy).max(1);
+        shown.bar.set_length(objects);
         shown.bar.set_position(standing.healthy);
         match standing.ended {
             None => shown.bar.set_message(standing.reason.clone()),

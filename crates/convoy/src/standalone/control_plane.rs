@@ -30,7 +30,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
-use super::data_dir::{DataDir, write_private};
+use super::data_dir::{DataDir, make_private, write_private};
 
 /// Namespaces that are there from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -145,6 +145,7 @@ impl ControlPlane {
 
 async fn open_store(folder: &DataDir) -> anyhow::Result<Arc<dyn Storage>> {
     let path = folder.store();
+    make_private(&path)?;
     // Opening verifies the whole file.
     let opened =
         tokio::task::spawn_blocking(move || EmbeddedStorage::open(&path, EmbeddedOptions::default())).await;

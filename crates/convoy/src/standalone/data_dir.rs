@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -116,6 +116,16 @@ fn read_if_there(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
+/// Makes sure that a file, which is made when it is not there, is its owner's alone: the store holds
+/// Secrets, also in a folder that others may look into.
+pub(crate) fn make_private(path: &Path) -> anyhow::Result<()> {
+    let make = || {
+        let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        file.set_permissions(fs::Permissions::from_mode(0o600))
+    };
+    make().with_context(|| format!("opening {}: check the owner and mode of the folder", path.display()))
+}
+
 /// Writes a file whole or not at all, readable by its owner alone.
 pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let temporary = path.with_extension("new");
@@ -131,8 +141,6 @@ pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     fn now() -> Timestamp {
