@@ -67,6 +67,8 @@ struct Field {
     shape: Shape,
     /// Whether Go writes the value even when it is zero: it is a pointer, or has no omitempty.
     keeps_zero: bool,
+    /// Whether it is embedded: in JSON its fields are those of the message around it.
+    is_inline: bool,
 }
 
 #[derive(Debug)]
@@ -98,8 +100,9 @@ fn field(text: &'static str) -> Option<Field> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let tag = text.get(..digits)?.parse().ok()?;
     let (name, type_) = text.get(digits..)?.split_once(':')?;
-    let bare = type_.trim_end_matches(['?', '!']);
-    let keeps_zero = bare.len() != type_.len();
+    let bare = type_.trim_end_matches(['?', '!', '^']);
+    let is_inline = type_.ends_with('^');
+    let keeps_zero = bare.len() != type_.len() && !is_inline;
     let (shape, bare) = match (bare.strip_prefix('*'), bare.strip_prefix('%')) {
         (Some(item), _) => (Shape::List, item),
         (_, Some(value)) => (Shape::Map, value),
@@ -114,7 +117,7 @@ fn field(text: &'static str) -> Option<Field> {
         "f" => Type::Float,
         number => Type::Message(number.parse().ok()?),
     };
-    Some(Field { tag, name, type_, shape, keeps_zero })
+    Some(Field { tag, name, type_, shape, keeps_zero, is_inline })
 }
 
 /// Reads an object from its envelope.
@@ -241,7 +244,9 @@ fn read_message(at: usize, bytes: &[u8], depth: usize, left: &mut usize) -> Resu
         match field.shape {
             Shape::One => {
                 let value = read_value(field, wire, depth, left)?;
-                if field.keeps_zero && !value.is_null() || !is_zero(&value) {
+                if let (true, Value::Object(embedded)) = (field.is_inline, &value) {
+                    map.extend(embedded.clone());
+                } else if field.keeps_zero && !value.is_null() || !is_zero(&value) {
                     map.insert(field.name.to_owned(), value);
                 }
             }

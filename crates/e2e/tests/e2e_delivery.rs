@@ -304,3 +304,72 @@ fn what_leaves_the_source_is_pruned_and_a_deleted_release_takes_its_objects_with
     assert!(target.object(&["configmap", "foreign", "-n", "library"]).is_some());
     assert_eq!(stage.host.ok(&["get", "releaseinventories", "-o", "name"]), "");
 }
+
+#[test]
+fn a_deleted_release_takes_the_namespace_that_it_made_with_it() {
+    let Some(stage) = Stage::set() else { return };
+    let folder = stage.folder.path().join("targets");
+    let _sandbox = sandbox(&folder, 1, &stage.folder.path().join("audit.log"));
+    let target = stage.cluster("sandbox", &folder.join("cluster-1.kubeconfig"));
+    stage.release("web", "sandbox", "web", "web", true);
+    stage.wait("web", "True", "Succeeded");
+    stage.host.ok(&["delete", "release", "web", "--timeout=60s"]);
+    until("the namespace is gone", || target.object(&["namespace", "web"]).is_none().then_some(()));
+}
+
+#[test]
+fn nothing_is_orphaned_in_silence_when_the_control_planes_namespace_is_deleted() {
+    let Some(stage) = Stage::set() else { return };
+    let folder = stage.folder.path().join("targets");
+    let _sandbox = sandbox(&folder, 1, &stage.folder.path().join("audit.log"));
+    let kubeconfig = folder.join("cluster-1.kubeconfig");
+    let target = Kubectl::new(&stage.kubectl_program, &kubeconfig);
+    stage.host.ok(&["create", "namespace", "team"]);
+    let repository = format!("file://{}", stage.repository().display());
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "k"},
+               "stringData": {"kubeconfig": std::fs::read_to_string(&kubeconfig).unwrap()}}),
+        json!({"apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "c"},
+               "spec": {"kubeconfig": {"secretRef": {"name": "k"}}}}),
+        json!({"apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "GitRepository", "metadata": {"name": "r"},
+               "spec": {"url": repository}}),
+        json!({"apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release", "metadata": {"name": "web"},
+               "spec": {"clusterRef": {"name": "c"}, "targetNamespace": "web", "createNamespace": true,
+                        "source": {"git": {"repositoryRef": {"name": "r"}, "path": "web"}}}}),
+    ] {
+        stage.host.ok_with(&["apply", "-n", "team", "-f", "-"], &object.to_string());
+    }
+    let deployment = ["deployment", "web", "-n", "web"];
+    until("web is delivered", || target.object(&deployment));
+    stage.host.ok(&["wait", "-n", "team", "--for=condition=Ready", "release/web", "--timeout=60s"]);
+    stage.host.ok(&["delete", "namespace", "team", "--wait=false"]);
+    // With its Cluster gone, the Release may not be able to remove its objects; then it stays and says so.
+    until("the objects are gone, or the Release says what is left", || {
+        let is_gone = target.object(&deployment).is_none();
+        let release = stage.host.object(&["release", "web", "-n", "team"]);
+        match release {
+            None => {
+                assert!(is_gone, "the Release is gone and its objects are not");
+                Some(())
+            }
+            Some(release) => {
+                let message = condition(&release, "Ready")?["message"].to_string();
+                (message.contains("objects are still on the Cluster c")).then_some(())
+            }
+        }
+    });
+}
+
+#[test]
+fn what_kubectl_sends_as_protobuf_is_read_with_its_embedded_structs() {
+    let Some(stage) = Stage::set() else { return };
+    let folder = stage.folder.path().join("targets");
+    let _sandbox = sandbox(&folder, 1, &stage.folder.path().join("audit.log"));
+    let target = Kubectl::new(&stage.kubectl_program, &folder.join("cluster-1.kubeconfig"));
+    target.ok(&["create", "ingress", "i", "--rule=a.example.com/b=c:80"]);
+    let ingress = target.object(&["ingress", "i"]).unwrap();
+    assert_eq!(ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]["name"], "c");
+    target.ok(&["create", "deployment", "d", "--image=registry.example.com/d:1", "--port=80"]);
+    target.ok(&["create", "cronjob", "j", "--image=registry.example.com/j:1", "--schedule=0 1 * * *"]);
+    target.ok(&["create", "secret", "generic", "s", "--from-literal=a=b"]);
+}

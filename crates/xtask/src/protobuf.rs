@@ -128,7 +128,7 @@ fn field(line: &str, package: &str) -> Option<Field> {
     Some(Field { tag, name: name.to_owned(), type_, mark: "" })
 }
 
-/// By struct and tag: `?` for pointers, `!` for values without omitempty.
+/// By struct and tag: `?` for pointers, `!` for values without omitempty, `^` for embedded structs.
 fn go_marks(folder: &Path) -> anyhow::Result<BTreeMap<(String, u32), &'static str>> {
     let mut marks = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
@@ -149,7 +149,10 @@ fn go_marks(folder: &Path) -> anyhow::Result<BTreeMap<(String, u32), &'static st
             let pointer = declaration.split_whitespace().nth(1).is_some_and(|type_| type_.starts_with('*'));
             let json =
                 tags.split("json:\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+            // A struct embedded in another: its fields are the other's in JSON, but not in protobuf.
+            let inline = json.split(',').any(|word| word == "inline");
             let mark = match (pointer, json.contains("omitempty")) {
+                _ if inline => "^",
                 (true, _) => "?",
                 (false, false) => "!",
                 (false, true) => continue,
