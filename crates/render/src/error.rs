@@ -9,7 +9,9 @@ pub enum RenderError {
         path: String,
     },
     /// The folder is not in the artifact.
-    #[error("there is no folder {path:?} in revision {revision}")]
+    #[error(
+        "there is no folder {path:?} in revision {revision}: mend spec.source.git.path, or add the folder"
+    )]
     PathNotFound {
         /// The path as given.
         path: String,

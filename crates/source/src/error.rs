@@ -56,7 +56,7 @@ pub enum Failure {
         why: &'static str,
     },
     /// No connection, or it broke.
-    #[error("the server cannot be reached: {detail}")]
+    #[error("the server cannot be reached: {detail}; check spec.url and the network")]
     Unreachable {
         /// What the system says.
         detail: String,
