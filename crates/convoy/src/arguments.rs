@@ -166,9 +166,6 @@ pub(crate) struct Observer {
     pub(crate) shards: Shards,
     #[command(flatten)]
     pub(crate) identity: Identity,
-    /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
-    #[arg(long, value_name = "URL")]
-    pub(crate) render_store_url: String,
     /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
     /// takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8082")]
@@ -239,7 +236,7 @@ mod tests {
         for line in [
             "convoy apiserver --data-dir d",
             "convoy controller-manager --render-store-url memory://",
-            "convoy observer --render-store-url memory://",
+            "convoy observer",
         ] {
             assert_eq!(shards(line).get(), 32, "{line}");
         }
