@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+use std::collections::HashSet;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
