@@ -10,14 +10,13 @@ mod classify;
 mod established;
 mod execute;
 mod foreign;
-mod ownership;
 mod prune;
 mod scrub;
 mod target;
 
 pub use capabilities::Capabilities;
 pub use classify::{Class, RequestError, RequestErrors};
+pub use convoy_shard::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
-pub use ownership::{AlwaysOwn, NotOwner, Ownership};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, Target};

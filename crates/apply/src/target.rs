@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::{Class, Ownership, RequestError};
+use crate::{Class, NotOwner, Ownership, RequestError};
 
 /// How long one request may take, from its first byte to the last of its answer.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -84,6 +84,13 @@ impl Target {
     /// A target that `client` reaches.
     pub fn new(client: kube::Client, ownership: Arc<dyn Ownership>) -> Self {
         Self { client, ownership, slots: Arc::new(Semaphore::new(CONCURRENCY)), requests: Arc::default() }
+    }
+
+    /// The same target for work that begins now: its writes ask `ownership`, the term in which the work
+    /// began.
+    #[must_use]
+    pub fn under(&self, ownership: Arc<dyn Ownership>) -> Self {
+        Self { ownership, ..self.clone() }
     }
 
     /// The count of requests so far; clones share it.
@@ -220,14 +227,16 @@ impl Target {
         request: http::Result<Request<Body>>,
         at: Option<&ObjectRef>,
     ) -> Result<(StatusCode, Value), RequestError> {
-        let not_owner = |error: crate::NotOwner| RequestError::new(Class::NotOwner, error.to_string());
+        let not_owner = |error: NotOwner| RequestError::new(Class::NotOwner, error.to_string());
         // Waiting for a slot may take long: ownership is asked after it, right before the request.
         let _slot = self.slots.acquire().await;
-        self.ownership.check().map_err(not_owner)?;
+        let _permit = self.ownership.begin().map_err(not_owner)?;
         self.requests.writes.fetch_add(1, Ordering::Relaxed);
         tokio::select! {
+            // First, so that a process that hung after the check gives up before it sends.
+            biased;
+            () = self.ownership.lost() => Err(not_owner(NotOwner { shard: self.ownership.shard() })),
             answer = self.send(request, at) => answer,
-            () = self.ownership.lost() => Err(not_owner(crate::NotOwner)),
         }
     }
 

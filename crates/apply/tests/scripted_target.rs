@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_apply::{
     AlwaysOwn, ApplyOptions, Class, NotOwner, Ownership, PruneNote, PruneOptions, Report, Target,
-    apply_waves, prune,
+    WritePermit, apply_waves, prune,
 };
 use convoy_plan::{
     Entry, Fate, Input, Kinds, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan, stage_of,
@@ -112,13 +113,26 @@ const MAPS: &str = "/api/v1/namespaces/web/configmaps";
 #[derive(Debug)]
 struct Lost;
 
-#[async_trait::async_trait]
 impl Ownership for Lost {
-    fn check(&self) -> Result<(), NotOwner> {
-        Err(NotOwner)
+    fn shard(&self) -> u32 {
+        7
     }
 
-    async fn lost(&self) {}
+    fn epoch(&self) -> u64 {
+        1
+    }
+
+    fn check(&self) -> Result<(), NotOwner> {
+        Err(NotOwner { shard: 7 })
+    }
+
+    fn begin(&self) -> Result<WritePermit, NotOwner> {
+        Err(NotOwner { shard: 7 })
+    }
+
+    fn lost<'a>(&'a self) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async {})
+    }
 }
 
 #[tokio::test]

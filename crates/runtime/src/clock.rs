@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use convoy_shard::Moment;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -17,6 +18,12 @@ pub trait Clock: Send + Sync + std::fmt::Debug + 'static {
     /// Time since an arbitrary start; it never goes back.
     fn monotonic(&self) -> Duration;
 
+    /// All clocks at once, for leases.
+    fn moment(&self) -> Moment {
+        let monotonic = self.monotonic();
+        Moment { monotonic, boottime: monotonic, wall: since_epoch(self.now()) }
+    }
+
     /// Waits until [`Clock::monotonic`] is at least `deadline`.
     async fn sleep_until(&self, deadline: Duration);
 
@@ -24,6 +31,10 @@ pub trait Clock: Send + Sync + std::fmt::Debug + 'static {
     async fn sleep(&self, span: Duration) {
         self.sleep_until(self.monotonic().saturating_add(span)).await;
     }
+}
+
+fn since_epoch(now: Timestamp) -> Duration {
+    u64::try_from(now.as_millisecond()).map_or(Duration::ZERO, Duration::from_millis)
 }
 
 /// The clocks of the machine.
@@ -49,6 +60,15 @@ impl Clock for RealClock {
 
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn moment(&self) -> Moment {
+        let boottime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let boottime = Duration::new(
+            u64::try_from(boottime.tv_sec).unwrap_or(0),
+            u32::try_from(boottime.tv_nsec).unwrap_or(0),
+        );
+        Moment { monotonic: self.monotonic(), boottime, wall: since_epoch(self.now()) }
     }
 
     async fn sleep_until(&self, deadline: Duration) {

@@ -15,6 +15,7 @@ mod connect;
 mod health;
 pub mod kubeconfig;
 mod queue;
+mod shards;
 mod shutdown;
 mod store;
 mod supervisor;
@@ -29,6 +30,7 @@ pub use connect::{
 };
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use queue::{Backoff, Queue};
+pub use shards::{OwnedShards, Shards};
 pub use shutdown::Shutdown;
 pub use store::{Change, Store, StoreKey, StoreOptions, store_key, watch_into};
 pub use supervisor::{Supervisor, TaskError};

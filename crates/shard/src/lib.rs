@@ -5,7 +5,34 @@
 //! kind to the shard of its own namespace and name. The apiserver writes the shard on the object as
 //! the label `convoy.kumodo.io/shard`, so that a replica can list only what it owns.
 
+//!
+//! Everything here is pure. [`Protocol::step`] takes what happened and what time it is, and answers with
+//! what to do; a driver does the I/O. [`Ownership`] is what a write asks before it starts.
+
 #![warn(missing_docs)]
+
+mod assignment;
+mod lease;
+mod moment;
+#[cfg(feature = "mutants")]
+mod mutant;
+mod ownership;
+mod protocol;
+mod settings;
+
+pub use assignment::Assignment;
+pub use lease::{Lease, LeaseKey, MemberInfo, MemberState, annotation};
+pub use moment::Moment;
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
+pub use ownership::{AlwaysOwn, NotOwner, Ownership, WritePermit};
+pub use protocol::{
+    Acquired, Action, Event, Held, LostBecause, Note, Protocol, Standing, WriteError, WriteOp, Written,
+};
+pub use settings::{
+    DEFAULT_LEASE_DURATION, DEFAULT_OBSERVE_INTERVAL, DEFAULT_OBSERVE_INTERVAL_WITH_RELEASE,
+    DEFAULT_RENEW_INTERVAL, ProcessKind, Settings, SettingsError, is_dns_label,
+};
 
 use std::num::NonZeroU32;
 
@@ -19,8 +46,11 @@ const FNV1A_PRIME: u32 = 0x0100_0193;
 /// `<namespace>/<name>`, modulo the count. For a cluster-scoped object the namespace is empty and
 /// the slash stays.
 pub fn shard_of(namespace: &str, name: &str, count: NonZeroU32) -> u32 {
-    let bytes = namespace.bytes().chain(std::iter::once(b'/')).chain(name.bytes());
-    bytes.fold(FNV1A_OFFSET_BASIS, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV1A_PRIME)) % count
+    fnv1a(namespace.bytes().chain(std::iter::once(b'/')).chain(name.bytes())) % count
+}
+
+fn fnv1a(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(FNV1A_OFFSET_BASIS, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV1A_PRIME))
 }
 
 #[cfg(test)]

@@ -1,0 +1,313 @@
+//! The own member lease, the peers, and the division of the shards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::{COLLECT_AFTER_DURATIONS, Phase, Protocol, Purpose, Seen};
+use super::{Action, LostBecause, Note, WriteOp};
+use crate::{Lease, LeaseKey, MemberInfo, MemberState, Moment};
+
+impl Protocol {
+    /// For how long a lease counts after its last change: its own duration, when that is one that a
+    /// replica may have written, and never less than ours.
+    pub(super) fn duration_of(&self, lease: &Lease) -> Duration {
+        let own = self.settings.lease_duration;
+        let seconds = lease.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
+        let written = Duration::from_secs(seconds);
+        if written <= own * COLLECT_AFTER_DURATIONS { written.max(own) } else { own }
+    }
+
+    pub(super) fn has_ended(&self, seen: &Seen, now: Moment) -> bool {
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::WallClockExpiry) {
+            let renewed = seen.lease.renewed.unwrap_or_default();
+            return renewed + self.duration_of(&seen.lease) <= now.wall;
+        }
+        self.settings.is_sole || now.shortest_since(&seen.changed) >= self.duration_of(&seen.lease)
+    }
+
+    /// Whether the lease was written by this very process.
+    pub(super) fn is_mine(&self, lease: &Lease) -> bool {
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::SameIdAccepted) {
+            return lease.holder.as_deref() == Some(&self.settings.replica_id);
+        }
+        lease.holder.as_deref() == Some(&self.settings.replica_id)
+            && lease.boot_id.as_deref() == Some(&self.settings.boot_id)
+    }
+
+    fn own_lease(&self, state: MemberState, now: Moment) -> Lease {
+        let settings = &self.settings;
+        let key = self.own_key();
+        let known = self.seen.get(&key).map(|seen| &seen.lease);
+        let is_mine = known.is_some_and(|known| self.is_mine(known));
+        Lease {
+            uid: known.map(|known| known.uid.clone()).unwrap_or_default(),
+            resource_version: known.map(|known| known.resource_version.clone()).unwrap_or_default(),
+            holder: Some(settings.replica_id.clone()),
+            boot_id: Some(settings.boot_id.clone()),
+            duration_seconds: i64::try_from(settings.lease_duration.as_secs()).ok(),
+            transitions: known.map_or(0, |known| known.transitions + u64::from(!is_mine)),
+            acquired: known.filter(|_| is_mine).and_then(|known| known.acquired).or(Some(now.wall)),
+            renewed: Some(now.wall),
+            member: Some(MemberInfo {
+                shards: Some(settings.shards),
+                assignment: Some(settings.assignment.as_str().to_owned()),
+                renew_interval: Some(settings.renew_interval),
+                state,
+                address: settings.address.clone(),
+            }),
+            key,
+        }
+    }
+
+    fn write_own(&mut self, state: MemberState, purpose: Purpose, now: Moment, actions: &mut Vec<Action>) {
+        let lease = self.own_lease(state, now);
+        let op = if lease.uid.is_empty() { WriteOp::Create } else { WriteOp::Update };
+        self.writing.insert(lease.key.clone(), purpose);
+        actions.push(Action::Write { op, lease });
+    }
+
+    /// Announces this replica, then decides by a read that was sent after it whether to act.
+    pub(super) fn join(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let key = self.own_key();
+        if !self.has_listed || !self.may_write(&key, now) {
+            return;
+        }
+        if self.meets_foreign(now, actions) {
+            return;
+        }
+        let is_announced = self.announced.is_some();
+        if self.disagreement.is_some() && !is_announced {
+            // The member lease says that it waits; it is renewed, so that people see it.
+            let still = self.acting_peer_that_disagrees(now);
+            if still.is_none() && now.monotonic >= self.announce_at {
+                self.disagreement = None;
+                actions.push(Action::Note(Note::Agreement));
+                self.write_own(MemberState::Acting, Purpose::Announce, now, actions);
+            } else if now.monotonic >= self.renewal_of_waiting_due() {
+                self.write_own(MemberState::Waiting, Purpose::Announce, now, actions);
+            }
+            return;
+        }
+        if !is_announced {
+            self.write_own(MemberState::Acting, Purpose::Announce, now, actions);
+        }
+    }
+
+    fn renewal_of_waiting_due(&self) -> Duration {
+        self.member_renewed.map_or(Duration::ZERO, |sent| sent.monotonic + self.settings.renew_interval)
+    }
+
+    /// Whether the own member lease is another process's, or was a moment ago, and has not ended. Ends
+    /// this process when the other one is alive.
+    fn meets_foreign(&mut self, now: Moment, actions: &mut Vec<Action>) -> bool {
+        let Some(seen) = self.seen.get(&self.own_key()) else {
+            self.foreign = None;
+            return false;
+        };
+        if self.is_mine(&seen.lease) || seen.lease.holder.is_none() || self.settings.is_sole {
+            self.foreign = None;
+            return false;
+        }
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::SameIdAccepted) {
+            return false;
+        }
+        let writing = (seen.lease.boot_id.clone(), seen.lease.renewed);
+        let (changed, duration) = (seen.changed, self.duration_of(&seen.lease));
+        match &self.foreign {
+            None => {
+                self.foreign = Some((writing.0, writing.1, changed));
+                true
+            }
+            Some((boot_id, renewed, since)) if (boot_id, renewed) == (&writing.0, &writing.1) => {
+                now.shortest_since(since) < duration
+            }
+            Some(_) => {
+                self.end_as_twin(actions);
+                true
+            }
+        }
+    }
+
+    pub(super) fn end_as_twin(&mut self, actions: &mut Vec<Action>) {
+        let message = format!(
+            "another {} runs with --replica-id {}: this one ends. Give each replica an id of its own, for example the pod's name",
+            self.settings.process.as_str(),
+            self.settings.replica_id
+        );
+        self.lose_all(&LostBecause::Twin, actions);
+        self.has_twin = true;
+        self.phase = Phase::Ended;
+        actions.push(Action::Note(Note::Twin { message }));
+        actions.push(Action::End);
+    }
+
+    /// A list was taken in that was sent at `sent`: decides whether to act.
+    pub(super) fn decide_to_act(
+        &mut self,
+        sent: Moment,
+        is_consistent: bool,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(announced) = self.announced else { return };
+        if self.phase != Phase::Joining || !is_consistent || sent.monotonic < announced.monotonic {
+            return;
+        }
+        match self.acting_peer_that_disagrees(now) {
+            None => self.phase = Phase::Acting,
+            Some((replica, message)) => {
+                self.announced = None;
+                self.disagreement = Some(message.clone());
+                // Not all of those that saw each other try again together.
+                let spread = crate::fnv1a(self.settings.boot_id.bytes()) % 8;
+                self.announce_at = now.monotonic + self.settings.observe_interval * (2 + spread);
+                actions.push(Action::Note(Note::Disagreement { replica, message, is_waiting: true }));
+                if self.may_write(&self.own_key(), now) {
+                    self.write_own(MemberState::Waiting, Purpose::Announce, now, actions);
+                }
+            }
+        }
+    }
+
+    /// The members whose lease has not ended, others' only.
+    fn live_peers(&self, now: Moment) -> impl Iterator<Item = (&String, &Arc<Lease>, &MemberInfo)> {
+        self.seen.iter().filter_map(move |(key, seen)| {
+            let LeaseKey::Member(id) = key else { return None };
+            let info = seen.lease.member.as_ref()?;
+            let is_peer = *id != self.settings.replica_id && seen.lease.holder.as_ref() == Some(id);
+            (is_peer && !self.has_ended(seen, now)).then_some((id, &seen.lease, info))
+        })
+    }
+
+    fn fits(&self, info: &MemberInfo) -> bool {
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::ShardCountUnchecked) {
+            return true;
+        }
+        info.shards == Some(self.settings.shards)
+            && info.assignment.as_deref() == Some(self.settings.assignment.as_str())
+    }
+
+    fn acting_peer_that_disagrees(&self, now: Moment) -> Option<(String, String)> {
+        self.live_peers(now)
+            .find(|(_, _, info)| info.state == MemberState::Acting && !self.fits(info))
+            .map(|(id, _, info)| (id.clone(), self.disagreement_with(id, info)))
+    }
+
+    fn disagreement_with(&self, id: &str, info: &MemberInfo) -> String {
+        let shards = info.shards.map_or_else(|| "none".to_owned(), |shards| shards.to_string());
+        format!(
+            "replica {id} runs with --shards {shards} --shard-assignment {}, this one with --shards {} --shard-assignment {}: give all replicas of the {} the same",
+            info.assignment.as_deref().unwrap_or("unknown"),
+            self.settings.shards,
+            self.settings.assignment.as_str(),
+            self.settings.process.as_str(),
+        )
+    }
+
+    pub(super) fn renew_member(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let key = self.own_key();
+        match self.seen.get(&key) {
+            Some(seen) if seen.lease.holder.is_some() && !self.is_mine(&seen.lease) => {
+                self.end_as_twin(actions);
+                return;
+            }
+            // Deleted, or released by hand: it is written again at once.
+            Some(seen) if seen.lease.holder.is_none() => _ = self.owed.insert(key.clone()),
+            None if self.has_listed => _ = self.owed.insert(key.clone()),
+            _ => {}
+        }
+        if self.owed.contains(&key) && self.may_write(&key, now) {
+            self.write_own(MemberState::Acting, Purpose::Renew, now, actions);
+        }
+        self.warn_of_peers(now, actions);
+    }
+
+    /// Peers that run with other settings do not act, but people should know of them.
+    fn warn_of_peers(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let mut told = Vec::new();
+        for (id, lease, info) in self.live_peers(now) {
+            let message = if !self.fits(info) {
+                self.disagreement_with(id, info)
+            } else if lease.duration_seconds != i64::try_from(self.settings.lease_duration.as_secs()).ok()
+                || info.renew_interval != Some(self.settings.renew_interval)
+            {
+                format!(
+                    "replica {id} runs with another --lease-duration or --lease-renew-interval than this one: give all replicas of the {} the same",
+                    self.settings.process.as_str()
+                )
+            } else {
+                continue;
+            };
+            told.push((id.clone(), message));
+        }
+        let ids = told.iter().map(|(id, _)| id.clone()).collect();
+        if !self.warned_of.is_empty() && told.is_empty() {
+            actions.push(Action::Note(Note::Agreement));
+        }
+        for (replica, message) in told {
+            if !self.warned_of.contains(&replica) {
+                actions.push(Action::Note(Note::Disagreement { replica, message, is_waiting: false }));
+            }
+        }
+        self.warned_of = ids;
+    }
+
+    /// Computes which shards are this replica's.
+    pub(super) fn divide(&mut self, now: Moment) {
+        let is_live =
+            self.member_renewed.is_some_and(|sent| now.longest_since(&sent) < self.settings.hold_until());
+        if !is_live {
+            // Peers take this replica for dead, or soon will: it acquires nothing more.
+            self.wanted.retain(|shard| self.held.contains_key(shard));
+            return;
+        }
+        let mut members: Vec<&str> = self
+            .live_peers(now)
+            .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
+            .map(|(id, _, _)| id.as_str())
+            .collect();
+        members.push(&self.settings.replica_id);
+        members.sort_unstable();
+        let own = members.iter().position(|id| *id == self.settings.replica_id);
+        let owners = self.settings.assignment.divide(&members, self.settings.shards);
+        self.wanted =
+            (0_u32..).zip(owners).filter(|(_, owner)| Some(*owner) == own).map(|(shard, _)| shard).collect();
+    }
+
+    /// Deletes the member leases of replicas that have been dead for long. Only the first of the live
+    /// members does, so that they do not do it all at once.
+    pub(super) fn collect_dead_members(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let is_first = self.live_peers(now).all(|(id, _, _)| *id > self.settings.replica_id);
+        if self.phase != Phase::Acting || !is_first {
+            return;
+        }
+        #[cfg(feature = "mutants")]
+        let is_careless = self.settings.has(crate::Mutant::CollectWithoutPrecondition);
+        #[cfg(not(feature = "mutants"))]
+        let is_careless = false;
+        let durations = if is_careless { 1 } else { COLLECT_AFTER_DURATIONS };
+        let long = self.settings.lease_duration * durations;
+        let dead: Vec<Lease> = self
+            .seen
+            .iter()
+            .filter(|(key, seen)| {
+                matches!(key, LeaseKey::Member(id) if *id != self.settings.replica_id)
+                    && now.shortest_since(&seen.changed) >= long.max(self.duration_of(&seen.lease))
+                    && self.may_write(key, now)
+            })
+            .map(|(_, seen)| Lease::clone(&seen.lease))
+            .collect();
+        for mut lease in dead {
+            if is_careless {
+                lease.uid = String::new();
+                lease.resource_version = String::new();
+            }
+            self.writing.insert(lease.key.clone(), Purpose::Collect);
+            actions.push(Action::Write { op: WriteOp::Delete, lease });
+        }
+    }
+}

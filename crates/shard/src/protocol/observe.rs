@@ -1,0 +1,206 @@
+//! What reads and writes answered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::state::{Held, Phase, Protocol, Purpose, Seen};
+use super::{Acquired, Action, LostBecause, Note, WriteError, Written};
+use crate::{Lease, LeaseKey, Moment};
+
+impl Protocol {
+    pub(super) fn take_in_list(
+        &mut self,
+        sent: Moment,
+        is_consistent: bool,
+        version: u64,
+        leases: Vec<Arc<Lease>>,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        self.has_listed = true;
+        let listed: BTreeSet<LeaseKey> = leases.iter().map(|lease| lease.key.clone()).collect();
+        for lease in leases {
+            if self.is_older_than_known(&lease.key, lease.version(), sent, is_consistent) {
+                continue;
+            }
+            self.see(lease, now, actions);
+        }
+        let gone: Vec<LeaseKey> = self
+            .seen
+            .keys()
+            .filter(|key| {
+                !listed.contains(*key) && !self.is_older_than_known(key, version, sent, is_consistent)
+            })
+            .cloned()
+            .collect();
+        for key in gone {
+            self.see_gone(&key, actions);
+        }
+        self.decide_to_act(sent, is_consistent, now, actions);
+    }
+
+    /// Whether an answer of that version tells less than what is known. A cache's answer may be older than
+    /// what was read before; a consistent one may have been overtaken by the answer of a write. A
+    /// consistent answer is believed also when versions went back: the API server was restored.
+    fn is_older_than_known(&self, key: &LeaseKey, version: u64, sent: Moment, is_consistent: bool) -> bool {
+        self.seen.get(key).is_some_and(|known| {
+            version < known.lease.version() && (!is_consistent || known.changed.monotonic >= sent.monotonic)
+        })
+    }
+
+    fn see(&mut self, lease: Arc<Lease>, now: Moment, actions: &mut Vec<Action>) {
+        let key = lease.key.clone();
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::ObserveOnlyWanted)
+            && let LeaseKey::Shard(shard) = &key
+            && !self.wanted.contains(shard)
+            && !self.held.contains_key(shard)
+        {
+            self.seen.remove(&key);
+            return;
+        }
+        let is_same = self.seen.get(&key).is_some_and(|known| {
+            known.lease.resource_version == lease.resource_version && known.lease.uid == lease.uid
+        });
+        if is_same {
+            return;
+        }
+        if let LeaseKey::Shard(shard) = key
+            && self.held.contains_key(&shard)
+            && !self.is_mine(&lease)
+            && self.writing.get(&key) != Some(&Purpose::Release)
+        {
+            let by = lease.holder.clone().unwrap_or_else(|| "nobody".to_owned());
+            self.lose(shard, LostBecause::Taken { by }, actions);
+        }
+        self.seen.insert(key, Seen { lease, changed: now });
+    }
+
+    fn see_gone(&mut self, key: &LeaseKey, actions: &mut Vec<Action>) {
+        self.seen.remove(key);
+        self.retry_at.remove(key);
+        if let LeaseKey::Shard(shard) = key {
+            self.lose(*shard, LostBecause::Deleted, actions);
+        }
+    }
+
+    pub(super) fn take_in_write(
+        &mut self,
+        key: LeaseKey,
+        sent: Moment,
+        outcome: Result<Written, WriteError>,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(purpose) = self.writing.remove(&key) else { return };
+        match outcome {
+            Ok(written) => {
+                self.retry_at.remove(&key);
+                match written {
+                    Written::Stored(lease) => {
+                        let is_known_newer = self.seen.get(&key).is_some_and(|known| {
+                            known.lease.version() > lease.version() && known.lease.uid == lease.uid
+                        });
+                        if !is_known_newer {
+                            self.seen.insert(key.clone(), Seen { lease: Arc::clone(&lease), changed: now });
+                        }
+                        self.wrote(&key, purpose, sent, &lease, now, actions);
+                    }
+                    Written::Deleted => {
+                        self.seen.remove(&key);
+                        match (purpose, key) {
+                            (Purpose::Leave, _) => self.has_left = true,
+                            (_, LeaseKey::Member(replica)) => {
+                                actions.push(Action::Note(Note::Collected { replica }));
+                            }
+                            (_, LeaseKey::Shard(_)) => {}
+                        }
+                    }
+                }
+            }
+            Err(WriteError::Conflict) => {
+                actions.push(Action::Note(Note::Conflicted { key: key.clone() }));
+                // What it is now is read before anything else is tried.
+                self.retry_at.insert(key.clone(), now.monotonic + self.settings.retry_interval());
+                self.wants_list = Some(true);
+                if purpose == Purpose::Leave || self.phase == Phase::Stopping && purpose == Purpose::Collect {
+                    self.has_left |= purpose == Purpose::Leave;
+                }
+            }
+            Err(WriteError::Failed) => {
+                self.retry_at.insert(key, now.monotonic + self.settings.retry_interval());
+                if purpose == Purpose::Leave {
+                    // Peers find out by themselves; a stopping process does not wait for that.
+                    self.has_left = true;
+                }
+            }
+        }
+    }
+
+    fn wrote(
+        &mut self,
+        key: &LeaseKey,
+        purpose: Purpose,
+        sent: Moment,
+        lease: &Arc<Lease>,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        match (purpose, key) {
+            (Purpose::Announce, _) => {
+                self.member_renewed = Some(sent);
+                if self.disagreement.is_none() && self.phase == Phase::Joining {
+                    self.announced = Some(now);
+                    self.wants_list = Some(true);
+                }
+            }
+            (Purpose::Renew, LeaseKey::Member(_)) => {
+                self.member_renewed = Some(sent);
+                self.owed.remove(key);
+                actions.push(Action::Note(Note::Renewed { key: key.clone() }));
+            }
+            (Purpose::Renew, LeaseKey::Shard(shard)) => {
+                self.owed.remove(key);
+                if let Some(held) = self.held.get_mut(shard) {
+                    held.renewed = sent;
+                }
+                actions.push(Action::Note(Note::Renewed { key: key.clone() }));
+            }
+            (Purpose::Acquire(how), LeaseKey::Shard(shard)) => {
+                self.acquired(*shard, how, sent, lease, now, actions);
+            }
+            (Purpose::Release, LeaseKey::Shard(shard)) => {
+                self.owed.remove(key);
+                if let Some(held) = self.held.remove(shard) {
+                    actions.push(Action::Note(Note::Released { shard: *shard, epoch: held.epoch }));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn acquired(
+        &mut self,
+        shard: u32,
+        how: Acquired,
+        sent: Moment,
+        lease: &Lease,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        if now.longest_since(&sent) >= self.settings.write_until() {
+            // The answer took so long that the term is over before it began.
+            return;
+        }
+        let waits = how == Acquired::Created && !self.settings.is_sole;
+        let held = Held {
+            epoch: lease.transitions,
+            renewed: sent,
+            acts_from: waits.then(|| now.monotonic + self.settings.lease_duration),
+            is_draining: false,
+            is_drained: false,
+        };
+        self.held.insert(shard, held);
+        actions.push(Action::Note(Note::Gained { shard, epoch: lease.transitions, how }));
+    }
+}

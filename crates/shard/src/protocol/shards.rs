@@ -1,0 +1,140 @@
+//! Acquiring, renewing and releasing shards.
+
+use super::state::{Phase, Protocol, Purpose};
+use super::{Acquired, Action, WriteOp};
+use crate::{Lease, LeaseKey, Moment};
+
+impl Protocol {
+    pub(super) fn tend_shards(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        for shard in self.wanted.clone() {
+            if !self.held.contains_key(&shard) {
+                self.acquire(shard, now, actions);
+            }
+        }
+        for shard in self.held.keys().copied().collect::<Vec<_>>() {
+            if self.wanted.contains(&shard) {
+                self.keep(shard);
+            } else {
+                self.give_up(shard, now, actions);
+            }
+            self.renew(shard, now, actions);
+        }
+    }
+
+    /// A shard that was to be handed over is this replica's again, as long as it was not released.
+    fn keep(&mut self, shard: u32) {
+        if self.writing.get(&LeaseKey::Shard(shard)) == Some(&Purpose::Release) {
+            return;
+        }
+        if let Some(held) = self.held.get_mut(&shard) {
+            held.is_draining = false;
+            held.is_drained = false;
+        }
+    }
+
+    fn give_up(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
+        let key = LeaseKey::Shard(shard);
+        let Some(held) = self.held.get_mut(&shard) else { return };
+        if !held.is_draining {
+            held.is_draining = true;
+            held.is_drained = false;
+            actions.push(Action::Drain { shard, epoch: held.epoch });
+        }
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::ReleaseBeforeDrain) {
+            held.is_drained = true;
+        }
+        if held.is_drained && self.may_write(&key, now) {
+            self.write_shard(shard, None, Purpose::Release, now, actions);
+        }
+    }
+
+    fn renew(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
+        let key = LeaseKey::Shard(shard);
+        if self.owed.contains(&key) && self.held.contains_key(&shard) && self.may_write(&key, now) {
+            let holder = Some(self.settings.replica_id.clone());
+            self.write_shard(shard, holder, Purpose::Renew, now, actions);
+        }
+    }
+
+    fn acquire(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
+        let key = LeaseKey::Shard(shard);
+        if !self.has_listed || !self.may_write(&key, now) {
+            return;
+        }
+        let how = match self.seen.get(&key) {
+            None => Acquired::Created,
+            Some(seen) => match &seen.lease.holder {
+                None => Acquired::Free,
+                Some(_) if self.is_mine(&seen.lease) => Acquired::Resumed,
+                Some(_) if !self.has_ended(seen, now) => return,
+                Some(from) => {
+                    Acquired::TakenOver { from: from.clone(), silent: now.shortest_since(&seen.changed) }
+                }
+            },
+        };
+        let holder = Some(self.settings.replica_id.clone());
+        self.write_shard(shard, holder, Purpose::Acquire(how), now, actions);
+    }
+
+    fn write_shard(
+        &mut self,
+        shard: u32,
+        holder: Option<String>,
+        purpose: Purpose,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let key = LeaseKey::Shard(shard);
+        let known = self.seen.get(&key).map(|seen| &seen.lease);
+        let least = self.least_epochs.get(&shard).copied();
+        let before = known.map_or(0, |known| known.transitions);
+        let is_acquisition = matches!(purpose, Purpose::Acquire(_));
+        let transitions = if is_acquisition {
+            // A lease that is made anew starts at 0 only when nobody is known to have acted before.
+            let next = if known.is_some() { before + 1 } else { 0 };
+            least.map_or(next, |least| next.max(least + 1))
+        } else {
+            before
+        };
+        let lease = Lease {
+            uid: known.map(|known| known.uid.clone()).unwrap_or_default(),
+            resource_version: known.map(|known| known.resource_version.clone()).unwrap_or_default(),
+            boot_id: holder.as_ref().map(|_| self.settings.boot_id.clone()),
+            holder,
+            duration_seconds: i64::try_from(self.settings.lease_duration.as_secs()).ok(),
+            transitions,
+            acquired: if is_acquisition { Some(now.wall) } else { known.and_then(|known| known.acquired) },
+            renewed: Some(now.wall),
+            member: None,
+            key: key.clone(),
+        };
+        let op = if known.is_some() { WriteOp::Update } else { WriteOp::Create };
+        self.writing.insert(key, purpose);
+        actions.push(Action::Write { op, lease });
+    }
+
+    /// Gives up all shards, then leaves when that was asked for, then ends.
+    pub(super) fn stop(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.wanted.clear();
+        for shard in self.held.keys().copied().collect::<Vec<_>>() {
+            self.give_up(shard, now, actions);
+            self.renew(shard, now, actions);
+        }
+        if !self.held.is_empty() || !self.writing.is_empty() {
+            return;
+        }
+        let key = self.own_key();
+        if self.settings.release_member_on_exit
+            && !self.has_left
+            && let Some(seen) = self.seen.get(&key).filter(|seen| self.is_mine(&seen.lease))
+        {
+            let lease = Lease::clone(&seen.lease);
+            self.writing.insert(key, Purpose::Leave);
+            actions.push(Action::Write { op: WriteOp::Delete, lease });
+            return;
+        }
+        self.phase = Phase::Ended;
+        actions.push(Action::End);
+    }
+}

@@ -1,0 +1,365 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Action, Event, LostBecause, Note, Standing};
+use crate::{Lease, LeaseKey, Moment, Settings};
+
+/// Member leases are collected after so many durations without a change.
+pub(super) const COLLECT_AFTER_DURATIONS: u32 = 10;
+
+/// A lease as it was last seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Seen {
+    pub(super) lease: Arc<Lease>,
+    /// When this version was first seen here.
+    pub(super) changed: Moment,
+}
+
+/// A shard that this replica holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The term.
+    pub epoch: u64,
+    /// Before the last successful renewal was sent.
+    pub renewed: Moment,
+    /// On the monotonic clock: before this nothing is done for the shard, because a holder may not know
+    /// yet that its lease was deleted.
+    pub acts_from: Option<Duration>,
+    /// Whether no new write may start, because the shard is handed over.
+    pub is_draining: bool,
+    /// Whether the writes have ended.
+    pub(super) is_drained: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// Announces itself.
+    Joining,
+    /// Takes its part.
+    Acting,
+    /// Gives up its shards.
+    Stopping,
+    /// Over.
+    Ended,
+}
+
+/// What a write that is under way is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    Announce,
+    Renew,
+    Acquire(super::Acquired),
+    Release,
+    Leave,
+    Collect,
+}
+
+/// The state of one replica. See the module's text for the rules.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Protocol {
+    pub(super) settings: Settings,
+    pub(super) phase: Phase,
+    /// On the monotonic clock: the last step.
+    pub(super) stepped: Duration,
+    pub(super) seen: BTreeMap<LeaseKey, Seen>,
+    /// Whether the leases were read at least once.
+    pub(super) has_listed: bool,
+    pub(super) is_listing: bool,
+    pub(super) has_failed_to_list: bool,
+    /// A read that is wanted at once; whether a cache's answer will not do.
+    pub(super) wants_list: Option<bool>,
+    pub(super) next_list: Duration,
+    pub(super) next_renew: Duration,
+    /// Renewals of this interval that have not succeeded yet.
+    pub(super) owed: BTreeSet<LeaseKey>,
+    pub(super) writing: BTreeMap<LeaseKey, Purpose>,
+    pub(super) retry_at: BTreeMap<LeaseKey, Duration>,
+    pub(super) held: BTreeMap<u32, Held>,
+    pub(super) wanted: BTreeSet<u32>,
+    /// Epochs that somebody is known to have acted in.
+    pub(super) least_epochs: BTreeMap<u32, u64>,
+    /// Before the last successful write of the member lease was sent.
+    pub(super) member_renewed: Option<Moment>,
+    /// When the announcement was known to be stored; a consistent read sent after it decides whether to act.
+    pub(super) announced: Option<Moment>,
+    /// A foreign process's writing of the own member lease, and since when it is unchanged.
+    pub(super) foreign: Option<(Option<String>, Option<Duration>, Moment)>,
+    /// Why this replica does not act.
+    pub(super) disagreement: Option<String>,
+    /// On the monotonic clock: when the announcement is tried again after a disagreement.
+    pub(super) announce_at: Duration,
+    pub(super) warned_of: BTreeSet<String>,
+    pub(super) has_left: bool,
+    pub(super) has_twin: bool,
+}
+
+impl Protocol {
+    /// A replica that has just started.
+    pub fn new(settings: Settings, now: Moment) -> Self {
+        Self {
+            settings,
+            phase: Phase::Joining,
+            stepped: now.monotonic,
+            seen: BTreeMap::new(),
+            has_listed: false,
+            is_listing: false,
+            has_failed_to_list: false,
+            wants_list: Some(true),
+            next_list: now.monotonic,
+            next_renew: now.monotonic,
+            owed: BTreeSet::new(),
+            writing: BTreeMap::new(),
+            retry_at: BTreeMap::new(),
+            held: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            least_epochs: BTreeMap::new(),
+            member_renewed: None,
+            announced: None,
+            foreign: None,
+            disagreement: None,
+            announce_at: now.monotonic,
+            warned_of: BTreeSet::new(),
+            has_left: false,
+            has_twin: false,
+        }
+    }
+
+    /// What this replica goes by.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes in what happened, and answers with what to do. The driver first makes [`Protocol::held`]
+    /// known to the guards, then acts.
+    pub fn step(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.stepped = now.monotonic;
+        if self.phase == Phase::Ended {
+            return actions;
+        }
+        match event {
+            Event::Tick => {}
+            Event::Listed { sent, is_consistent, version, leases } => {
+                self.is_listing = false;
+                self.has_failed_to_list = false;
+                self.take_in_list(sent, is_consistent, version, leases, now, &mut actions);
+            }
+            Event::ListFailed => {
+                self.is_listing = false;
+                self.has_failed_to_list = true;
+                // A consistent answer may have been waited for.
+                self.wants_list = Some(true);
+                self.next_list = now.monotonic + self.settings.retry_interval();
+            }
+            Event::Written { key, sent, outcome } => {
+                self.take_in_write(key, sent, outcome, now, &mut actions);
+            }
+            Event::Drained { shard, epoch } => {
+                if let Some(held) = self.held.get_mut(&shard).filter(|held| held.epoch == epoch) {
+                    held.is_drained = held.is_draining;
+                }
+            }
+            Event::EpochSeen { shard, epoch } => {
+                let least = self.least_epochs.entry(shard).or_default();
+                *least = epoch.max(*least);
+                if self.held.get(&shard).is_some_and(|held| held.epoch < epoch) {
+                    self.lose(shard, LostBecause::OlderEpoch, &mut actions);
+                }
+            }
+            Event::Stop => {
+                if matches!(self.phase, Phase::Joining | Phase::Acting) {
+                    self.phase = Phase::Stopping;
+                }
+            }
+        }
+        self.advance(now, &mut actions);
+        actions
+    }
+
+    /// The shards that this replica holds. Whether a write may start follows from it and the clocks
+    /// alone: see [`Settings::write_until`] and [`Settings::hold_until`].
+    pub fn held(&self) -> &BTreeMap<u32, Held> {
+        &self.held
+    }
+
+    /// The shards that are this replica's by the division.
+    pub fn wanted(&self) -> &BTreeSet<u32> {
+        &self.wanted
+    }
+
+    /// All leases as last seen, and for how long each has not changed.
+    pub fn seen(&self, now: Moment) -> impl Iterator<Item = (&Arc<Lease>, Duration)> {
+        self.seen.values().map(move |seen| (&seen.lease, now.shortest_since(&seen.changed)))
+    }
+
+    /// How this replica stands.
+    pub fn standing(&self, now: Moment) -> Standing {
+        match self.phase {
+            Phase::Joining => match (&self.disagreement, &self.foreign) {
+                (Some(message), _) => Standing::Waiting { message: message.clone() },
+                (None, Some(_)) => Standing::Joining {
+                    message: format!(
+                        "the lease of an earlier process with --replica-id {} has not ended yet",
+                        self.settings.replica_id
+                    ),
+                },
+                (None, None) => {
+                    Standing::Joining { message: "the leases were not read and written yet".to_owned() }
+                }
+            },
+            Phase::Acting => {
+                let acts = |shard: &&u32| {
+                    self.held.get(shard).is_some_and(|held| {
+                        !held.is_draining
+                            && held.acts_from.is_none_or(|from| from <= now.monotonic)
+                            && now.longest_since(&held.renewed) < self.settings.write_until()
+                    })
+                };
+                Standing::Acting { wanted: self.wanted.len(), owned: self.wanted.iter().filter(acts).count() }
+            }
+            Phase::Stopping => Standing::Stopping,
+            Phase::Ended => Standing::Ended { has_twin: self.has_twin },
+        }
+    }
+
+    /// Does what time and state ask for.
+    fn advance(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.drop_what_ended(now, actions);
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if now.monotonic >= self.next_renew {
+            self.begin_interval(now, actions);
+        }
+        match self.phase {
+            Phase::Joining => self.join(now, actions),
+            Phase::Acting => {
+                self.renew_member(now, actions);
+                self.divide(now);
+                self.tend_shards(now, actions);
+            }
+            Phase::Stopping => self.stop(now, actions),
+            Phase::Ended => {}
+        }
+        if self.phase != Phase::Ended {
+            self.list_when_due(now, actions);
+        }
+    }
+
+    fn begin_interval(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.next_renew += self.settings.renew_interval;
+        if self.next_renew <= now.monotonic {
+            // The process hung: the missed intervals are not made up for.
+            self.next_renew = now.monotonic + self.settings.renew_interval;
+        }
+        if self.phase != Phase::Joining {
+            self.owed.insert(self.own_key());
+        }
+        self.owed.extend(self.held.keys().map(|shard| LeaseKey::Shard(*shard)));
+        self.wants_list = Some(true);
+        self.collect_dead_members(now, actions);
+    }
+
+    fn list_when_due(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if self.is_listing || (self.wants_list.is_none() && now.monotonic < self.next_list) {
+            return;
+        }
+        if self.has_failed_to_list && now.monotonic < self.next_list {
+            return;
+        }
+        let is_consistent = self.wants_list.take().unwrap_or(false) || !self.has_listed;
+        self.is_listing = true;
+        self.next_list = now.monotonic + self.settings.observe_interval;
+        actions.push(Action::List { is_consistent });
+    }
+
+    pub(super) fn lose(&mut self, shard: u32, because: LostBecause, actions: &mut Vec<Action>) {
+        let Some(held) = self.held.remove(&shard) else { return };
+        self.owed.remove(&LeaseKey::Shard(shard));
+        actions.push(Action::Note(Note::Lost { shard, epoch: held.epoch, because }));
+    }
+
+    pub(super) fn lose_all(&mut self, because: &LostBecause, actions: &mut Vec<Action>) {
+        let shards: Vec<u32> = self.held.keys().copied().collect();
+        for shard in shards {
+            self.lose(shard, because.clone(), actions);
+        }
+    }
+
+    fn drop_what_ended(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let hold_until = self.settings.hold_until();
+        let ended: Vec<u32> = self
+            .held
+            .iter()
+            .filter(|(_, held)| now.longest_since(&held.renewed) >= hold_until)
+            .map(|(shard, _)| *shard)
+            .collect();
+        for shard in ended {
+            self.lose(shard, LostBecause::Deadline, actions);
+        }
+    }
+
+    /// Whether a write may be sent for the lease now.
+    pub(super) fn may_write(&self, key: &LeaseKey, now: Moment) -> bool {
+        !self.writing.contains_key(key) && self.retry_at.get(key).is_none_or(|at| *at <= now.monotonic)
+    }
+
+    pub(super) fn own_key(&self) -> LeaseKey {
+        LeaseKey::Member(self.settings.replica_id.clone())
+    }
+
+    /// When [`Event::Tick`] is due, on the monotonic clock.
+    pub fn next_wakeup(&self) -> Duration {
+        let mut next = self.next_renew;
+        // What was due at the last step was acted on then.
+        let last = self.stepped;
+        let mut consider = |at: Duration| {
+            if at > last {
+                next = next.min(at);
+            }
+        };
+        if !self.is_listing {
+            consider(self.next_list);
+        }
+        for (key, at) in &self.retry_at {
+            if !self.writing.contains_key(key) {
+                consider(*at);
+            }
+        }
+        let hold_until = self.settings.hold_until();
+        for held in self.held.values() {
+            consider(held.renewed.monotonic + hold_until);
+            held.acts_from.into_iter().for_each(&mut consider);
+        }
+        if self.disagreement.is_some() {
+            consider(self.announce_at);
+        }
+        if let Some((_, _, since)) = &self.foreign {
+            consider(since.monotonic + self.settings.lease_duration);
+        }
+        self.consider_ends(&mut consider);
+        next
+    }
+
+    /// The instants at which others' leases end, as far as that would make this replica act.
+    fn consider_ends(&self, consider: &mut impl FnMut(Duration)) {
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::TimerMissing) {
+            return;
+        }
+        for (key, seen) in &self.seen {
+            let concerns = match key {
+                LeaseKey::Member(id) => *id != self.settings.replica_id && seen.lease.holder.is_some(),
+                LeaseKey::Shard(shard) => {
+                    self.wanted.contains(shard)
+                        && !self.held.contains_key(shard)
+                        && seen.lease.holder.is_some()
+                }
+            };
+            if concerns {
+                consider(seen.changed.monotonic + self.duration_of(&seen.lease));
+            }
+        }
+    }
+}
