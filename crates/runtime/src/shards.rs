@@ -346,3 +346,110 @@ impl fmt::Debug for Shards {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::ManualClock;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    struct World {
+        clock: ManualClock,
+        shards: Shards,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+            let shards = Shards::new(NonZeroU32::new(4).unwrap(), Arc::new(clock.clone()));
+            Self { clock, shards }
+        }
+
+        /// What the driver does after a step, for a lease of 30 s.
+        fn hold(&self, held: impl IntoIterator<Item = (u32, Held)>) {
+            let held = held.into_iter().collect();
+            let update = TermUpdate { held: &held, write_until: 20 * SECOND, hold_until: 25 * SECOND };
+            self.shards.update(&update, self.clock.moment());
+        }
+
+        fn held(&self, epoch: u64) -> Held {
+            Held::new(epoch, self.clock.moment())
+        }
+    }
+
+    #[tokio::test]
+    async fn i6_without_renewal_writes_stop_by_themselves_and_those_under_way_are_given_up_later() {
+        let world = World::new();
+        world.hold([(2, world.held(7))]);
+        let guard = world.shards.guard(2).unwrap();
+        assert_eq!((guard.shard(), guard.epoch()), (2, 7));
+        let permit = guard.begin().unwrap();
+        world.clock.advance(19 * SECOND);
+        guard.check().unwrap();
+        world.clock.advance(SECOND);
+        assert_eq!(guard.check(), Err(NotOwner { shard: 2 }));
+        assert!(guard.begin().is_err() && world.shards.guard(2).is_err() && !world.shards.owns(2));
+        assert!(guard.lost().now_or_never().is_none(), "what is under way may still end");
+        world.clock.advance(5 * SECOND);
+        assert!(guard.lost().now_or_never().is_some());
+        drop(permit);
+        assert!(world.shards.refused() >= 3);
+    }
+
+    #[tokio::test]
+    async fn i7_a_shard_that_is_handed_over_counts_the_writes_that_are_under_way() {
+        let world = World::new();
+        world.hold([(1, world.held(1))]);
+        let guard = world.shards.guard(1).unwrap();
+        let permit = guard.begin().unwrap();
+        world.hold([(1, Held { is_draining: true, ..world.held(1) })]);
+        assert!(guard.begin().is_err(), "no new write starts");
+        assert!(world.shards.owned().is_empty());
+        let drained = world.shards.drained(1, 1);
+        tokio::pin!(drained);
+        assert!(drained.as_mut().now_or_never().is_none());
+        assert!(guard.lost().now_or_never().is_none());
+        world.clock.advance(DRAIN_GRACE);
+        assert!(guard.lost().now_or_never().is_some(), "the write is given up after the grace");
+        drop(permit);
+        assert!(drained.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn work_begun_in_an_old_term_does_not_write_in_the_new_one() {
+        let world = World::new();
+        world.hold([(3, world.held(4))]);
+        let old = world.shards.guard(3).unwrap();
+        let mut changes = world.shards.changes();
+        world.hold([]);
+        assert!(changes.has_changed().unwrap());
+        assert_eq!(**changes.borrow_and_update(), OwnedShards::new());
+        world.hold([(3, world.held(6))]);
+        assert!(old.check().is_err() && old.lost().now_or_never().is_some());
+        assert_eq!(world.shards.guard(3).unwrap().epoch(), 6);
+        assert_eq!(*world.shards.owned(), OwnedShards::from([(3, 6)]));
+    }
+
+    #[test]
+    fn a_shard_whose_lease_was_made_anew_is_not_acted_for_before_its_time() {
+        let world = World::new();
+        let held = Held { acts_from: Some(30 * SECOND), ..world.held(0) };
+        world.hold([(0, held.clone())]);
+        assert!(world.shards.guard(0).is_err());
+        world.clock.advance(30 * SECOND);
+        world.hold([(0, Held { renewed: world.clock.moment(), ..held })]);
+        assert!(world.shards.guard(0).is_ok());
+    }
+
+    #[test]
+    fn a_process_without_peers_owns_everything() {
+        let world = World::new();
+        let shards = Shards::all(NonZeroU32::new(3).unwrap(), Arc::new(world.clock.clone()));
+        world.clock.advance(1_000_000 * SECOND);
+        assert!((0..3).all(|shard| shards.owns(shard)));
+    }
+}

@@ -194,11 +194,8 @@ impl Protocol {
         }
         let waits = how == Acquired::Created && !self.settings.is_sole;
         let held = Held {
-            epoch: lease.transitions,
-            renewed: sent,
             acts_from: waits.then(|| now.monotonic + self.settings.lease_duration),
-            is_draining: false,
-            is_drained: false,
+            ..Held::new(lease.transitions, sent)
         };
         self.held.insert(shard, held);
         actions.push(Action::Note(Note::Gained { shard, epoch: lease.transitions, how }));

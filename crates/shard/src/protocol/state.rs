@@ -29,7 +29,14 @@ pub struct Held {
     /// Whether no new write may start, because the shard is handed over.
     pub is_draining: bool,
     /// Whether the writes have ended.
-    pub(super) is_drained: bool,
+    pub is_drained: bool,
+}
+
+impl Held {
+    /// A shard that is acted for from now on.
+    pub fn new(epoch: u64, renewed: Moment) -> Self {
+        Self { epoch, renewed, acts_from: None, is_draining: false, is_drained: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
