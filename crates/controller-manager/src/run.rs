@@ -1,7 +1,6 @@
 //! Stores, queues and tasks.
 
 use std::convert::Infallible;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,8 @@ use convoy_api::{Cluster, GitRepository, Kind, Release, ReleaseInventory, annota
 use convoy_apply::{AlwaysOwn, Ownership};
 use convoy_render::{OpenStoreError, RenderStore};
 use convoy_runtime::{
-    Backoff, Change, Clock, ProcessIdentity, Readiness, Shutdown, Store, StoreKey, StoreOptions, Supervisor,
-    TaskError, WorkQueue, store_key, watch_into,
+    Backoff, Change, Clock, ProcessIdentity, Readiness, Shards, Shutdown, Store, StoreKey, StoreOptions,
+    Supervisor, TaskError, WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
@@ -36,8 +35,8 @@ pub struct Options {
     pub client: Client,
     /// Who this replica is.
     pub identity: ProcessIdentity,
-    /// `--shards`.
-    pub shards: NonZeroU32,
+    /// Which shards this replica owns.
+    pub shards: Shards,
     /// `--render-store-url`.
     pub render_store_url: String,
     /// A folder for downloads.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use convoy_runtime::{
-    Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, VersionInfo, host_client,
+    Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shards, Shutdown, VersionInfo, host_client,
     serve_health,
 };
 
@@ -42,7 +42,7 @@ pub(crate) async fn controller_manager(
     let options = convoy_controller_manager::Options {
         client: process.client(&arguments.host).await?,
         identity: process.identity.clone(),
-        shards: arguments.shards.shards,
+        shards: Shards::all(arguments.shards.shards, Arc::clone(&clock)),
         render_store_url: arguments.render_store_url.clone(),
         scratch_dir: scratch.path.clone(),
         allow_file_urls: false,
@@ -68,7 +68,7 @@ pub(crate) async fn observer(
     let options = convoy_observer::ObserverOptions {
         client: process.client(&arguments.host).await?,
         identity: process.identity.clone(),
-        shards: arguments.shards.shards,
+        shards: Shards::all(arguments.shards.shards, Arc::clone(&clock)),
         clock,
         readiness: process.readiness.clone(),
         shutdown: shutdown.clone(),

@@ -1,14 +1,12 @@
 use std::convert::Infallible;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{Cluster, Release, ReleaseInventory};
 use convoy_runtime::{
-    Backoff, Clock, Next, ProcessIdentity, Readiness, Shutdown, Store, StoreKey, StoreOptions, Supervisor,
-    TaskError, WorkQueue, watch_into,
+    Backoff, Clock, Next, ProcessIdentity, Readiness, Shards, Shutdown, Store, StoreKey, StoreOptions,
+    Supervisor, TaskError, WorkQueue, watch_into,
 };
-use convoy_shard::shard_of;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 
@@ -32,8 +30,8 @@ pub struct ObserverOptions {
     pub client: Client,
     /// Who this replica is.
     pub identity: ProcessIdentity,
-    /// `--shards`.
-    pub shards: NonZeroU32,
+    /// Which shards this replica owns.
+    pub shards: Shards,
     /// The clocks.
     pub clock: Arc<dyn Clock>,
     /// Told when the first lists have ended.
@@ -152,7 +150,7 @@ struct Judge {
     clusters: Arc<Clusters>,
     releases: Store<Release>,
     replica: String,
-    shards: NonZeroU32,
+    shards: Shards,
     clock: Arc<dyn Clock>,
 }
 
@@ -167,7 +165,7 @@ impl Judge {
         if verdict.is_premature {
             return look_again;
         }
-        let shard = shard_of(&cluster.namespace, &cluster.name, self.shards);
+        let shard = self.shards.shard_of(&cluster.namespace, &cluster.name);
         let writer = Writer { replica: self.replica.clone(), shard };
         let Some(patch) = status::patch(&release, &verdict, &writer, self.clock.now()) else {
             return look_again;

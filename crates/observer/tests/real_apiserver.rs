@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_observer::{ObserverOptions, run};
-use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shutdown, host_client};
+use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shards, Shutdown, host_client};
 use convoy_testkit::{ControlPlane, Options};
 use kube::Client;
 use kube::api::{
@@ -74,7 +74,7 @@ impl World {
         let observer = tokio::spawn(run(ObserverOptions {
             client: client.clone(),
             identity: identity(),
-            shards: convoy_shard::DEFAULT_SHARD_COUNT,
+            shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
             clock: Arc::new(RealClock::new()),
             readiness: readiness.clone(),
             shutdown: shutdown.clone(),

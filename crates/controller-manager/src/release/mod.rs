@@ -19,12 +19,11 @@ mod reconcile;
 mod status;
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use convoy_api::{Cluster, GitRepository, Release, ReleaseInventory, ReleaseStatus};
 use convoy_render::RenderStore;
-use convoy_runtime::{Clock, Store, StoreKey, WorkQueue};
+use convoy_runtime::{Clock, Shards, Store, StoreKey, WorkQueue};
 use parking_lot::Mutex;
 
 use crate::host::Host;
@@ -41,7 +40,7 @@ pub(crate) struct Releases {
     pub(crate) cluster_queue: Arc<WorkQueue<StoreKey>>,
     pub(crate) store: RenderStore,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) shards: NonZeroU32,
+    pub(crate) shards: Shards,
     pub(crate) prepared: prepare::Prepared,
     pub(crate) memory: Mutex<HashMap<StoreKey, Memory>>,
 }

@@ -10,7 +10,6 @@ use convoy_api::{
 use convoy_apply::PruneNote;
 use convoy_plan::Reapply;
 use convoy_runtime::{Next, StoreKey};
-use convoy_shard::shard_of;
 
 use super::Releases;
 use super::decide::{DriftAction, HealthGate, Hold, health_gate};
@@ -303,7 +302,7 @@ impl Releases {
         let uid = release.metadata.uid.clone().unwrap_or_default();
         let stored = release.status.clone().unwrap_or_default();
         let old = status::merged(&stored, self.recall(key, &uid).status.as_ref());
-        let shard = shard_of(&key.namespace, &release.spec.cluster_ref.name, self.shards);
+        let shard = self.shards.shard_of(&key.namespace, &release.spec.cluster_ref.name);
         let writer = Writer { replica: self.host.replica().to_owned(), shard };
         let now = self.clock.now();
         let new = status::next(release, &old, reached, &writer, now);

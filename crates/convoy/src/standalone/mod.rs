@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use convoy_runtime::{Clock, ProcessIdentity, Readiness, Shutdown, Supervisor};
+use convoy_runtime::{Clock, ProcessIdentity, Readiness, Shards, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
 
 pub(crate) use self::control_plane::ControlPlane;
@@ -121,7 +121,7 @@ async fn controllers(
             convoy_controller_manager::Options {
                 client: manager_client,
                 identity: manager,
-                shards: options.shards,
+                shards: Shards::all(options.shards, Arc::clone(&clock)),
                 render_store_url: format!("file://{}", folder.render_store()?.display()),
                 scratch_dir: folder.scratch()?,
                 allow_file_urls: true,
@@ -136,7 +136,7 @@ async fn controllers(
         convoy_observer::run(convoy_observer::ObserverOptions {
             client: observer_client,
             identity: observer,
-            shards: options.shards,
+            shards: Shards::all(options.shards, Arc::clone(&clock)),
             clock,
             readiness: Readiness::default(),
             shutdown,

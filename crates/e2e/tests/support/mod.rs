@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use convoy_controller_manager::{Options, RunError, run};
 use convoy_observer::ObserverOptions;
-use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shutdown, TaskError, host_client};
+use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client};
 use convoy_testkit::ControlPlane;
 use kube::Client;
 use kube::api::{
@@ -78,7 +78,7 @@ impl World {
         let options = Options {
             client: self.client.clone(),
             identity: identity("controller-manager"),
-            shards: convoy_shard::DEFAULT_SHARD_COUNT,
+            shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
             render_store_url: format!("file://{}", self.folder.path().join("store").display()),
             scratch_dir: self.folder.path().to_owned(),
             allow_file_urls: true,
@@ -92,7 +92,7 @@ impl World {
         self.observer = Some(tokio::spawn(convoy_observer::run(ObserverOptions {
             client: self.client.clone(),
             identity: identity("observer"),
-            shards: convoy_shard::DEFAULT_SHARD_COUNT,
+            shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
             clock: Arc::new(RealClock::new()),
             readiness: Readiness::default(),
             shutdown: self.shutdown.clone(),
