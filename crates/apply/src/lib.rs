@@ -13,6 +13,7 @@ mod foreign;
 mod prune;
 mod scrub;
 mod target;
+mod transport;
 
 pub use capabilities::Capabilities;
 pub use classify::{Class, RequestError, RequestErrors};
@@ -20,3 +21,4 @@ pub use convoy_shard::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, Target};
+pub use transport::Transport;

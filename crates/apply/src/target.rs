@@ -3,23 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use bytes::Bytes;
 use convoy_api::{annotation, field_manager, label};
 use convoy_plan::{Live, LiveObject, ObjectRef};
 use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::transport::{OverClient, Transport};
 use crate::{Class, NotOwner, Ownership, RequestError};
 
-/// How long one request may take, from its first byte to the last of its answer.
-const DEADLINE: Duration = Duration::from_secs(30);
-/// The longest answer that is read.
-const LONGEST_ANSWER: usize = 32 * 1024 * 1024;
 /// How many requests are under way at a time.
 const CONCURRENCY: usize = 16;
 
@@ -29,7 +23,7 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 /// A client of one target cluster. Every request that changes something asks its [`Ownership`] first.
 #[derive(Clone)]
 pub struct Target {
-    client: kube::Client,
+    transport: Arc<dyn Transport>,
     ownership: Arc<dyn Ownership>,
     slots: Arc<Semaphore>,
     requests: Arc<Requests>,
@@ -83,7 +77,12 @@ pub struct LiveMeta {
 impl Target {
     /// A target that `client` reaches.
     pub fn new(client: kube::Client, ownership: Arc<dyn Ownership>) -> Self {
-        Self { client, ownership, slots: Arc::new(Semaphore::new(CONCURRENCY)), requests: Arc::default() }
+        Self::over(Arc::new(OverClient(client)), ownership)
+    }
+
+    /// A target that `transport` reaches; for what is no network.
+    pub fn over(transport: Arc<dyn Transport>, ownership: Arc<dyn Ownership>) -> Self {
+        Self { transport, ownership, slots: Arc::new(Semaphore::new(CONCURRENCY)), requests: Arc::default() }
     }
 
     /// The same target for work that begins now: its writes ask `ownership`, the term in which the work
@@ -247,40 +246,18 @@ impl Target {
     ) -> Result<(StatusCode, Value), RequestError> {
         let request = request
             .map_err(|error| RequestError::new(Class::Invalid { immutable: false }, error.to_string()))?;
-        let whole = async {
-            let response =
-                self.client.send(request).await.map_err(|error| RequestError::of_transport(&error))?;
-            let (parts, body) = response.into_parts();
-            let body: Bytes = Limited::new(body, LONGEST_ANSWER)
-                .collect()
-                .await
-                .map_err(|error| {
-                    RequestError::new(Class::Unreachable, format!("the target's answer broke off: {error}"))
-                })?
-                .to_bytes();
-            if !parts.status.is_success() {
-                return Err(RequestError::of_answer(
-                    parts.status,
-                    &parts.headers,
-                    &body,
-                    at.map(|at| &at.key),
-                ));
-            }
-            let answer = serde_json::from_slice(&body).map_err(|_| {
-                RequestError::new(
-                    Class::Transient,
-                    "the target answered with something that is no JSON".to_owned(),
-                )
-            })?;
-            Ok((parts.status, answer))
-        };
-        match tokio::time::timeout(DEADLINE, whole).await {
-            Ok(answer) => answer,
-            Err(_) => Err(RequestError::new(
-                Class::Unreachable,
-                format!("the target did not answer within {} s", DEADLINE.as_secs()),
-            )),
+        let response = self.transport.send(request).await?;
+        let (parts, body) = response.into_parts();
+        if !parts.status.is_success() {
+            return Err(RequestError::of_answer(parts.status, &parts.headers, &body, at.map(|at| &at.key)));
         }
+        let answer = serde_json::from_slice(&body).map_err(|_| {
+            RequestError::new(
+                Class::Transient,
+                "the target answered with something that is no JSON".to_owned(),
+            )
+        })?;
+        Ok((parts.status, answer))
     }
 }
 

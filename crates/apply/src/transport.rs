@@ -1,0 +1,51 @@
+//! What carries requests to a target.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+
+use crate::{Class, RequestError};
+
+/// How long one request may take, from its first byte to the last of its answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The longest answer that is read.
+const LONGEST_ANSWER: usize = 32 * 1024 * 1024;
+
+/// Carries a request to a target and brings the whole answer, in bounded time and size. What is no
+/// network, such as a simulation, implements it too; it runs on any executor.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a request. A future that is dropped gives the request up; it may still be carried out.
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Bytes>, RequestError>>;
+}
+
+/// Over HTTP.
+pub(crate) struct OverClient(pub(crate) kube::Client);
+
+impl Transport for OverClient {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Bytes>, RequestError>> {
+        let whole = async {
+            let response = self.0.send(request).await.map_err(|error| RequestError::of_transport(&error))?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, LONGEST_ANSWER)
+                .collect()
+                .await
+                .map_err(|error| {
+                    RequestError::new(Class::Unreachable, format!("the target's answer broke off: {error}"))
+                })?
+                .to_bytes();
+            Ok(Response::from_parts(parts, body))
+        };
+        Box::pin(async {
+            tokio::time::timeout(DEADLINE, whole).await.unwrap_or_else(|_| {
+                Err(RequestError::new(
+                    Class::Unreachable,
+                    format!("the target did not answer within {} s", DEADLINE.as_secs()),
+                ))
+            })
+        })
+    }
+}
