@@ -84,6 +84,13 @@ pub mod annotation {
     pub const IGNORE: &str = "convoy.kumodo.io/ignore";
 }
 
+/// Reasons of the causes in the details of a refusal.
+pub mod cause {
+    /// The write carries an older epoch than what is stored of the same writer and shard. The message of
+    /// the cause is the stored epoch, as a number.
+    pub const OLDER_EPOCH: &str = "OlderEpoch";
+}
+
 /// Finalizers that convoy sets on its own objects.
 pub mod finalizer {
     /// On a Release: what it delivered is deleted from the target before the Release goes.

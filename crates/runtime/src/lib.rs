@@ -3,6 +3,7 @@
 //! - [`Clock`]: time as an argument, real or set by hand.
 //! - [`Queue`] and [`WorkQueue`]: which object is worked on next; the first is the pure state
 //!   machine, the second its thin driver.
+//! - [`HostWriter`]: the one way to write convoy's own objects; it asks for ownership before each request.
 //! - [`Store`]: what the API server holds, in memory, fed by a watch.
 //! - [`connect`] and [`kubeconfig`]: clients of the host and of target clusters, with deadlines,
 //!   a User-Agent that names the replica, and kubeconfigs that may neither run a program nor read a
@@ -13,6 +14,7 @@
 mod clock;
 mod connect;
 mod health;
+mod host_writer;
 pub mod kubeconfig;
 mod queue;
 mod shards;
@@ -29,6 +31,7 @@ pub use connect::{
     target_client,
 };
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
+pub use host_writer::{EventKind, HostWriteError, HostWriter};
 pub use queue::{Backoff, Queue};
 pub use shards::{OwnedShards, Shards};
 pub use shutdown::Shutdown;
