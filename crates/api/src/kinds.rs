@@ -314,4 +314,24 @@ mod tests {
         let values = &spec["properties"]["render"]["properties"]["helm"]["properties"]["values"];
         assert_eq!(values["x-kubernetes-map-type"], json!("atomic"));
     }
+
+    #[test]
+    fn i5_a_writer_names_its_epoch_in_statuses_and_inventories() {
+        let all = kinds();
+        let schema = |kind: &str| &all.iter().find(|info| info.kind == kind).unwrap().schema["properties"];
+        let (release, inventory) = (schema("Release"), schema("ReleaseInventory"));
+        for writer in [
+            &release["status"]["properties"]["controller"],
+            &release["status"]["properties"]["observer"],
+            &inventory["spec"]["properties"]["writer"],
+        ] {
+            assert_eq!(writer["properties"]["epoch"]["type"], "integer", "{writer}");
+            assert_eq!(writer["properties"]["epoch"]["minimum"], 0);
+            assert_eq!(writer["properties"]["lastLookTime"]["format"], "date-time");
+            // Objects of before have none.
+            assert_eq!(writer["required"], json!(["replica", "shard"]));
+        }
+        let old: crate::WriterStatus = serde_json::from_value(json!({"replica": "a", "shard": 3})).unwrap();
+        assert_eq!((old.epoch, old.last_look_time), (0, None));
+    }
 }

@@ -326,7 +326,7 @@ pub struct ReleaseStatus {
     pub notes: Option<String>,
 }
 
-/// A replica that writes status, and the shard under which it does.
+/// A replica that writes, the shard under which it does, and its term of that shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriterStatus {
@@ -334,6 +334,16 @@ pub struct WriterStatus {
     pub replica: String,
     /// The shard of the Release.
     pub shard: i64,
+    /// How often the shard had changed hands when the replica took it: leaseTransitions of the shard's Lease.
+    /// The apiserver refuses a write with a smaller number than the stored one of the same shard.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub epoch: i64,
+    /// When the replica last looked at the object: that is the age of what the status says. Written by the
+    /// controller-manager in the status of Releases; refreshed when it is older than the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub last_look_time: Option<Time>,
 }
 
 /// One delivery.

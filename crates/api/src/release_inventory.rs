@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::git_repository::LocalReference;
 use crate::object::kind;
+use crate::release::WriterStatus;
 use crate::schema;
 
 kind! {
@@ -23,6 +24,9 @@ pub struct ReleaseInventorySpec {
     /// Digest of the bundle whose apply was last begun.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bundle_digest: String,
+    /// The controller-manager replica that wrote last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<WriterStatus>,
     /// The objects. An object without a uid has not been seen on the target yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

@@ -78,6 +78,7 @@ impl Inventory {
             release_ref: ReleaseReference { name: self.id.release.clone(), uid: self.id.release_uid.clone() },
             cluster_ref: LocalReference { name: self.id.cluster.clone() },
             bundle_digest: bundle.to_owned(),
+            writer: None,
             entries: entries.iter().map(Entry::to_api).collect(),
         };
         part

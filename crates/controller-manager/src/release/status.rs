@@ -65,7 +65,11 @@ pub(crate) fn next(
 ) -> ReleaseStatus {
     let generation = release.metadata.generation.unwrap_or_default();
     let mut new = ReleaseStatus { observed_generation: Some(generation), ..old.clone() };
-    new.controller = Some(WriterStatus { replica: writer.replica.clone(), shard: i64::from(writer.shard) });
+    new.controller = Some(WriterStatus {
+        replica: writer.replica.clone(),
+        shard: i64::from(writer.shard),
+        ..WriterStatus::default()
+    });
     let annotations = release.metadata.annotations.as_ref();
     new.last_handled_reconcile_at = annotations.and_then(|all| all.get(annotation::RECONCILE_AT)).cloned();
     let mut say = Conditions { new: &mut new, generation, now };
