@@ -8,6 +8,7 @@
 //! - [`connect`] and [`kubeconfig`]: clients of the host and of target clusters, with deadlines,
 //!   a User-Agent that names the replica, and kubeconfigs that may neither run a program nor read a
 //!   file.
+//! - [`Shards`] and [`leases`]: which part of the work is this replica's.
 //! - [`Shutdown`] and [`Supervisor`]: tasks that end together.
 //! - [`serve_health`], [`Readiness`] and [`init_telemetry`]: how a process shows what it does.
 
@@ -16,6 +17,7 @@ mod connect;
 mod health;
 mod host_writer;
 pub mod kubeconfig;
+pub mod leases;
 mod queue;
 mod shards;
 mod shutdown;

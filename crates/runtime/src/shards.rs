@@ -179,9 +179,9 @@ impl Shards {
         self.inner.refused.load(Ordering::Relaxed)
     }
 
-    /// For the driver: epochs told by [`Shards::saw_epoch`] since the last call.
-    pub(crate) fn take_epochs_seen(&self) -> BTreeMap<u32, u64> {
-        std::mem::take(&mut self.inner.epochs_seen.lock())
+    /// For the driver: one of the epochs told by [`Shards::saw_epoch`] that it did not take yet.
+    pub(crate) fn take_epoch_seen(&self) -> Option<(u32, u64)> {
+        self.inner.epochs_seen.lock().pop_first()
     }
 
     /// For the driver: waits for [`Shards::saw_epoch`].
@@ -322,6 +322,7 @@ impl Ownership for Guard {
                     Some(end) if end <= now.monotonic => return,
                     Some(end) => {
                         tokio::select! {
+                            biased;
                             () = changed => {}
                             () = self.inner.clock.sleep_until(end) => {}
                         }
