@@ -71,6 +71,8 @@ pub struct Record<'a> {
     pub code: u16,
     /// The decision of authorisation, when it was asked, and its reason.
     pub decision: Option<(&'a str, &'a str)>,
+    /// What this server adds to each of its events.
+    pub annotations: &'a [(String, String)],
     /// When the request came.
     pub received: jiff::Timestamp,
     /// Now.
@@ -111,10 +113,16 @@ impl Record<'_> {
             }
             map.insert("objectRef".into(), Value::Object(reference));
         }
+        let mut annotations = serde_json::Map::new();
         if let Some((decision, reason)) = self.decision {
-            let annotations =
-                json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
-            map.insert("annotations".into(), annotations);
+            annotations.insert("authorization.k8s.io/decision".into(), Value::from(decision));
+            annotations.insert("authorization.k8s.io/reason".into(), Value::from(reason));
+        }
+        for (key, value) in self.annotations {
+            annotations.insert(key.clone(), Value::from(value.as_str()));
+        }
+        if !annotations.is_empty() {
+            map.insert("annotations".into(), Value::Object(annotations));
         }
         event
     }
@@ -145,6 +153,7 @@ mod tests {
             user_agent: "kubectl",
             code: 200,
             decision: Some(("allow", "")),
+            annotations: &[("example.com/cluster".to_owned(), "one".to_owned())],
             received: now,
             now,
         };
@@ -158,5 +167,6 @@ mod tests {
         assert_eq!(event["user"], json!({"username": "jane", "groups": ["devs"]}));
         assert_eq!(event["requestReceivedTimestamp"], "1970-01-01T00:00:00.000000Z");
         assert_eq!(event["annotations"]["authorization.k8s.io/decision"], "allow");
+        assert_eq!(event["annotations"]["example.com/cluster"], "one");
     }
 }

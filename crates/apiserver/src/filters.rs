@@ -86,6 +86,7 @@ pub struct Filters {
     pub(crate) authenticator: Arc<dyn Authenticator>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) audit: Option<Arc<AuditLog>>,
+    pub(crate) audit_annotations: Vec<(String, String)>,
     pub(crate) checks: Checks,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Limits,
@@ -151,6 +152,7 @@ impl Filters {
                 user_agent: &agent,
                 code: code.as_u16(),
                 decision: trail.decision.as_ref().map(|(decision, reason)| (*decision, reason.as_str())),
+                annotations: &self.audit_annotations,
                 received,
                 now,
             };

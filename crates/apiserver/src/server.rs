@@ -61,6 +61,7 @@ pub struct ServerBuilder {
     authenticator: Arc<dyn Authenticator>,
     authorizer: Arc<dyn Authorizer>,
     audit: Option<Arc<AuditLog>>,
+    audit_annotations: Vec<(String, String)>,
     checks: Checks,
     metrics: Arc<Metrics>,
     limits: Limits,
@@ -88,6 +89,7 @@ impl ServerBuilder {
             authenticator: Arc::new(Union::default()),
             authorizer: Arc::new(Masters),
             audit: None,
+            audit_annotations: Vec::new(),
             checks: Checks::new(),
             metrics: Arc::new(Metrics::default()),
             limits: Limits::default(),
@@ -112,6 +114,14 @@ impl ServerBuilder {
     #[must_use]
     pub fn audit(mut self, audit: Arc<AuditLog>) -> Self {
         self.audit = Some(audit);
+        self
+    }
+
+    /// An annotation on each of this server's events in the audit log, which tells servers that share one
+    /// log apart.
+    #[must_use]
+    pub fn audit_annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.audit_annotations.push((key.into(), value.into()));
         self
     }
 
@@ -153,6 +163,7 @@ impl ServerBuilder {
             authenticator: self.authenticator,
             authorizer: self.authorizer,
             audit: self.audit,
+            audit_annotations: self.audit_annotations,
             checks: self.checks,
             metrics: self.metrics,
             reads: Semaphore::new(self.limits.reads),

@@ -32,6 +32,8 @@ use crate::{custom_resources, resources};
 
 /// The namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+/// On events in the audit log that all clusters share: the cluster that the request went to.
+pub const CLUSTER_ANNOTATION: &str = "sandbox.convoy.kumodo.io/cluster";
 const HISTORY: HistoryLimits = HistoryLimits { events: 10_000, bytes: 16 << 20 };
 
 /// Why a cluster did not start.
@@ -136,7 +138,7 @@ impl Cluster {
             .authorizer(Arc::new(AllowAll))
             .metrics(metrics);
         if let Some(audit) = audit {
-            builder = builder.audit(audit);
+            builder = builder.audit(audit).audit_annotation(CLUSTER_ANNOTATION, name);
         }
         let server = builder
             .start()

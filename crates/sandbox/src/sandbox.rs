@@ -20,7 +20,8 @@ pub struct Options {
     pub ready_after: Duration,
     /// The port of the first cluster, the next ones follow; 0 takes any free ports.
     pub first_port: u16,
-    /// Takes one `audit.k8s.io/v1` event a line for each request to any of the clusters. `None` logs nothing.
+    /// Takes one `audit.k8s.io/v1` event a line for each request to any of the clusters; the
+    /// annotation [`crate::CLUSTER_ANNOTATION`] names it. `None` logs nothing.
     pub audit_log: Option<PathBuf>,
     /// Tells the time.
     pub now: Now,

@@ -155,5 +155,6 @@ async fn requests_are_in_the_audit_log() {
         (&patch["apiVersion"], &patch["objectRef"]["resource"]),
         (&json!("audit.k8s.io/v1"), &json!("deployments"))
     );
+    assert_eq!(patch["annotations"][convoy_sandbox::CLUSTER_ANNOTATION], "one");
     one.sandbox.stop().await;
 }
