@@ -440,12 +440,12 @@ mod tests {
         host.holds(3);
         let guard = host.shards.guard(1).unwrap();
         assert!(host.apply(&*guard).await.unwrap_err().is_not_owner());
-        assert_eq!(host.shards.take_epochs_seen(), BTreeMap::from([(1, 7)]));
+        assert_eq!(host.shards.take_epoch_seen(), Some((1, 7)));
         let plain = Host::new(Some((409, json!({"kind": "Status", "code": 409, "status": "Failure"}))));
         plain.holds(3);
         let guard = plain.shards.guard(1).unwrap();
         let error = plain.apply(&*guard).await.unwrap_err();
         assert!(error.is_stale() && !error.is_not_owner());
-        assert!(plain.shards.take_epochs_seen().is_empty());
+        assert!(plain.shards.take_epoch_seen().is_none());
     }
 }

@@ -3,9 +3,24 @@
 //! | module | what it is |
 //! |---|---|
 //! | `drive` | events in, actions out; on any [`LeaseApi`], any clock, any executor |
+//! | `kube` | the leases of a Kubernetes API server |
+//! | `object` | Lease objects, to and from `convoy_shard::Lease`; pure |
+//! | `peers` | what lists show of the shard leases of a process kind |
+//! | `report` | logs, readiness; with `metrics` and `events` |
+//! | `thread` | all of it on a thread of its own |
 
 mod drive;
+mod events;
+mod kube;
+mod metrics;
+mod object;
+mod peers;
+mod report;
 #[cfg(test)]
 mod tests;
+mod thread;
 
 pub use drive::{Ended, LeaseApi, LeaseReport, ListFailed, Listed, drive};
+pub use kube::KubeLeases;
+pub use peers::PeerLeases;
+pub use thread::{LeaseOptions, Leases, LeasesError, start_leases};

@@ -256,11 +256,14 @@ impl Protocol {
         self.warned_of = ids;
     }
 
+    /// Whether the own member lease was renewed not too long ago.
+    pub(super) fn is_live(&self, now: Moment) -> bool {
+        self.member_renewed.is_some_and(|sent| now.longest_since(&sent) < self.settings.hold_until())
+    }
+
     /// Computes which shards are this replica's.
     pub(super) fn divide(&mut self, now: Moment) {
-        let is_live =
-            self.member_renewed.is_some_and(|sent| now.longest_since(&sent) < self.settings.hold_until());
-        if !is_live {
+        if !self.is_live(now) {
             // Peers take this replica for dead, or soon will: it acquires nothing more.
             self.wanted.retain(|shard| self.held.contains_key(shard));
             return;

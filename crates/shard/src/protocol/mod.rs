@@ -251,6 +251,11 @@ pub enum Standing {
         /// How many of those it holds and acts for.
         owned: usize,
     },
+    /// It would take its part, but its renewals do not reach the API server: peers take it for dead.
+    CutOff {
+        /// A sentence.
+        message: String,
+    },
     /// It gives up its shards.
     Stopping,
     /// It is over.

@@ -215,6 +215,11 @@ impl Protocol {
                     Standing::Joining { message: "the leases were not read and written yet".to_owned() }
                 }
             },
+            Phase::Acting if !self.is_live(now) => Standing::CutOff {
+                message:
+                    "the API server has not taken this replica's renewals for as long as its leases last"
+                        .to_owned(),
+            },
             Phase::Acting => {
                 let acts = |shard: &&u32| {
                     self.held.get(shard).is_some_and(|held| {

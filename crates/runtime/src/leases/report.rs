@@ -1,0 +1,187 @@
+//! What people are told: logs, metrics, Events, readiness.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoy_shard::{Acquired, LeaseKey, LostBecause, Moment, Note, Protocol, Settings, Standing, WriteError};
+use tokio::sync::mpsc;
+
+use super::events::Told;
+use super::metrics::LeaseMetrics;
+use super::{KubeLeases, LeaseReport, PeerLeases};
+use crate::{Readiness, Shards};
+
+/// The part's name in readiness.
+pub(super) const PART: &str = "leases";
+
+pub(super) struct Report {
+    pub(super) settings: Settings,
+    pub(super) shards: Shards,
+    pub(super) metrics: LeaseMetrics,
+    pub(super) readiness: Readiness,
+    pub(super) leases: Arc<KubeLeases>,
+    pub(super) own: PeerLeases,
+    pub(super) events: mpsc::Sender<Told>,
+    /// Logged once when there is a peer.
+    pub(super) warn_of_peers: Option<String>,
+    /// Since when this replica does not own what it should.
+    pub(super) lacks_since: Option<Moment>,
+    pub(super) refused: usize,
+}
+
+impl Report {
+    fn tell(&self, told: Told) {
+        // When nobody can write them as fast as they come, the rest is in the log.
+        let _ = self.events.try_send(told);
+    }
+
+    fn warn(&self, key: &LeaseKey, reason: &'static str, message: &str) {
+        let lease = key.name(&self.settings);
+        self.tell(Told::Warning { lease, reason, message: message.to_owned() });
+    }
+
+    fn own_key(&self) -> LeaseKey {
+        LeaseKey::Member(self.settings.replica_id.clone())
+    }
+
+    fn say_readiness(&mut self, protocol: &Protocol, now: Moment) {
+        let problem = |message: String| match self.leases.problem() {
+            Some(problem) => format!("{message}; {problem}"),
+            None => message,
+        };
+        let not_ready = match protocol.standing(now) {
+            Standing::Joining { message } | Standing::Waiting { message } | Standing::CutOff { message } => {
+                Some(problem(message))
+            }
+            Standing::Stopping | Standing::Ended { .. } => Some("this replica is stopping".to_owned()),
+            Standing::Acting { wanted, owned } if owned < wanted => {
+                let since = *self.lacks_since.get_or_insert(now);
+                let lacks_for = now.shortest_since(&since);
+                let patience = self.settings.lease_duration + self.settings.renew_interval;
+                (lacks_for > patience).then(|| {
+                    problem(format!(
+                        "it owns {owned} of the {wanted} shards that it should own, for {} s",
+                        lacks_for.as_secs()
+                    ))
+                })
+            }
+            Standing::Acting { .. } => {
+                self.lacks_since = None;
+                None
+            }
+        };
+        match not_ready {
+            Some(why) => self.readiness.not_ready(PART, why),
+            None => self.readiness.ready(PART),
+        }
+    }
+
+    fn look_for_peers(&mut self, protocol: &Protocol, now: Moment) {
+        let Some(warning) = &self.warn_of_peers else { return };
+        let peer = protocol.seen(now).find_map(|(lease, silent)| match &lease.key {
+            LeaseKey::Member(id)
+                if *id != self.settings.replica_id && silent < self.settings.lease_duration =>
+            {
+                lease.holder.clone()
+            }
+            _ => None,
+        });
+        if let Some(peer) = peer {
+            tracing::warn!(peer, "{warning}");
+            self.warn(&self.own_key(), "StoreNotShared", warning);
+            self.warn_of_peers = None;
+        }
+    }
+}
+
+impl LeaseReport for Report {
+    fn note(&mut self, note: &Note, _now: Moment) {
+        match note {
+            Note::Gained { shard, epoch, how } => {
+                tracing::info!(shard, epoch, how = %in_words(how), "this replica has the shard's lease");
+                if let Acquired::TakenOver { from, silent } = how {
+                    self.metrics.takeovers.inc();
+                    let lease = LeaseKey::Shard(*shard).name(&self.settings);
+                    let (from, silent) = (from.clone(), *silent);
+                    self.tell(Told::TakenOver { shard: *shard, lease, from, silent });
+                }
+            }
+            Note::Lost { shard, epoch, because } => {
+                self.metrics.losses.inc();
+                tracing::warn!(shard, epoch, because = %why(because), "this replica has lost the shard");
+            }
+            Note::Released { shard, epoch } => {
+                self.metrics.hand_offs.inc();
+                tracing::info!(shard, epoch, "this replica has released the shard");
+            }
+            Note::Renewed { .. } => {}
+            Note::Conflicted { key } => {
+                self.metrics.conflicts.inc();
+                tracing::debug!(lease = %key.name(&self.settings), "the lease has changed meanwhile");
+            }
+            Note::Disagreement { replica, message, is_waiting } => {
+                self.metrics.disagreement.set(1);
+                tracing::warn!(peer = %replica, is_waiting, "{message}");
+                self.warn(&LeaseKey::Member(replica.clone()), "SettingsDisagree", message);
+            }
+            Note::Agreement => {
+                self.metrics.disagreement.set(0);
+                tracing::info!("no peer runs with other settings any more");
+            }
+            Note::Collected { replica } => {
+                tracing::info!(peer = %replica, "deleted the member lease of a replica that is long gone");
+            }
+            Note::Twin { message } => {
+                tracing::error!("{message}");
+                self.warn(&self.own_key(), "TwinReplica", message);
+            }
+        }
+    }
+
+    fn wrote(&mut self, _key: &LeaseKey, outcome: Result<(), WriteError>, took: Duration) {
+        match outcome {
+            Ok(()) => self.metrics.renew_seconds.observe(took.as_secs_f64()),
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Failed) => _ = self.metrics.failures.inc(),
+        }
+    }
+
+    fn stepped(&mut self, protocol: &Protocol, now: Moment) {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.metrics.owned.set(count(self.shards.owned().len()));
+        self.metrics.wanted.set(count(protocol.wanted().len()));
+        let (unowned, seconds) = self.own.unowned(self.settings.shards.get());
+        let seconds = seconds.as_secs_f64();
+        self.metrics.unowned.set(count(unowned));
+        self.metrics.unowned_seconds.set(seconds);
+        if seconds > self.metrics.unowned_worst_seconds.get() {
+            self.metrics.unowned_worst_seconds.set(seconds);
+        }
+        let refused = self.shards.refused();
+        self.metrics.guard_refusals.inc_by(refused.saturating_sub(self.refused) as u64);
+        self.refused = refused;
+        self.say_readiness(protocol, now);
+        self.look_for_peers(protocol, now);
+    }
+}
+
+fn in_words(how: &Acquired) -> String {
+    match how {
+        Acquired::Created => "the lease was not there".to_owned(),
+        Acquired::Free => "nobody held it".to_owned(),
+        Acquired::TakenOver { from, silent } => {
+            format!("{from} had not renewed it for {} s", silent.as_secs())
+        }
+        Acquired::Resumed => "it was its own before".to_owned(),
+    }
+}
+
+fn why(because: &LostBecause) -> String {
+    match because {
+        LostBecause::Deadline => "the lease could not be renewed in time".to_owned(),
+        LostBecause::Taken { by } => format!("the lease is held by {by}"),
+        LostBecause::Deleted => "the lease was deleted".to_owned(),
+        LostBecause::OlderEpoch => "somebody acted in a later epoch".to_owned(),
+        LostBecause::Twin => "another process has the same replica id".to_owned(),
+    }
+}
