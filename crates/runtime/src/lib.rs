@@ -4,7 +4,8 @@
 //! - [`Queue`] and [`WorkQueue`]: which object is worked on next; the first is the pure state
 //!   machine, the second its thin driver.
 //! - [`HostWriter`]: the one way to write convoy's own objects; it asks for ownership before each request.
-//! - [`Store`]: what the API server holds, in memory, fed by a watch.
+//! - [`Store`]: what the API server holds, in memory, fed by a watch; [`ShardCaches`]: stores that follow
+//!   [`Shards`], and [`LookedShards`]: which gained shards may be worked on.
 //! - [`connect`] and [`kubeconfig`]: clients of the host and of target clusters, with deadlines,
 //!   a User-Agent that names the replica, and kubeconfigs that may neither run a program nor read a
 //!   file.
@@ -18,7 +19,11 @@ mod health;
 mod host_writer;
 pub mod kubeconfig;
 pub mod leases;
+mod looked;
+mod outside;
 mod queue;
+mod shard_caches;
+mod sharded;
 mod shards;
 mod shutdown;
 mod store;
@@ -34,10 +39,13 @@ pub use connect::{
 };
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use host_writer::{EventKind, HostWriteError, HostWriter};
+pub use looked::{LookedShards, ShardNews, ShardNewsReader};
 pub use queue::{Backoff, Queue};
+pub use shard_caches::{CacheScope, ShardCaches};
+pub use sharded::Sharded;
 pub use shards::{OwnedShards, Shards};
 pub use shutdown::Shutdown;
-pub use store::{Change, Store, StoreKey, StoreOptions, store_key, watch_into};
+pub use store::{Cause, Change, Store, StoreKey, StoreOptions, store_key, watch_into};
 pub use supervisor::{Supervisor, TaskError};
 pub use telemetry::{LogFormat, TelemetryError, init_telemetry};
 pub use tls::install_tls_provider;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use convoy_api::{Kind, decode};
 use futures::{StreamExt as _, pin_mut};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::watcher::{self, Event};
@@ -60,12 +61,30 @@ pub struct Change<K> {
     pub old: Option<Arc<K>>,
     /// As it is now.
     pub new: Option<Arc<K>>,
+    /// Why the store changed.
+    pub cause: Cause,
+}
+
+/// Why a store changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The object came, changed or went on the API server; in a shard-scoped store it may also have moved
+    /// to a shard that is not this replica's.
+    Object,
+    /// Its shard was lost: the object is as it was, and another replica's.
+    ShardLost,
 }
 
 /// The objects of one kind, as a watch last said. Clones share them.
 pub struct Store<K> {
-    objects: Arc<RwLock<HashMap<StoreKey, Arc<K>>>>,
+    objects: Arc<RwLock<HashMap<StoreKey, Entry<K>>>>,
     synced: watch::Receiver<bool>,
+}
+
+struct Entry<K> {
+    object: Arc<K>,
+    /// The shard whose watch the object came from; none from a watch of everything.
+    from: Option<u32>,
 }
 
 impl<K> Clone for Store<K> {
@@ -77,12 +96,13 @@ impl<K> Clone for Store<K> {
 impl<K> Store<K> {
     /// One object.
     pub fn get(&self, key: &StoreKey) -> Option<Arc<K>> {
-        self.objects.read().get(key).cloned()
+        self.objects.read().get(key).map(|entry| Arc::clone(&entry.object))
     }
 
     /// The objects that pass `keep`, in no order.
     pub fn filter(&self, keep: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        self.objects.read().values().filter(|object| keep(object)).cloned().collect()
+        let objects = self.objects.read();
+        objects.values().map(|entry| &entry.object).filter(|object| keep(object)).cloned().collect()
     }
 
     /// The number of objects.
@@ -112,7 +132,8 @@ impl<K> Store<K> {
     where
         K: Kind,
     {
-        let objects = objects.into_iter().map(|object| (store_key(&object), Arc::new(object))).collect();
+        let entry = |object| Entry { object: Arc::new(object), from: None };
+        let objects = objects.into_iter().map(|object| (store_key(&object), entry(object))).collect();
         Self { objects: Arc::new(RwLock::new(objects)), synced: watch::channel(true).1 }
     }
 }
@@ -148,18 +169,133 @@ pub fn watch_into<K>(
 where
     K: Kind + Clone + fmt::Debug + Send + Sync + 'static,
 {
-    let (synced_sender, synced) = watch::channel(false);
-    let store = Store { objects: Arc::new(RwLock::new(HashMap::new())), synced };
-    let feeder = Feeder { store: store.clone(), listed: None, on_change };
-    let task = feed(client, options, clock, shutdown, feeder, synced_sender);
+    let (keeper, synced) = Keeper::new(on_change);
+    let store = keeper.store.clone();
+    let feeder = Feeder { keeper, listed: None };
+    let task = feed(client, options, clock, shutdown, feeder, synced);
     (store, task)
 }
 
+/// Which version of an object wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The one that comes last: one watch tells the versions in their order.
+    Last,
+    /// The one with the newest resourceVersion: several watches or lists tell of the object. What comes from
+    /// the same shard's watch as what is stored comes in its order.
+    Newest,
+}
+
+/// What changes a store.
+pub(crate) struct Keeper<K, F> {
+    pub(crate) store: Store<K>,
+    on_change: F,
+}
+
+impl<K: Kind, F: Fn(&Change<K>)> Keeper<K, F> {
+    /// An empty store that is not synced yet, with the sender that says it is.
+    pub(crate) fn new(on_change: F) -> (Self, watch::Sender<bool>) {
+        let (sender, synced) = watch::channel(false);
+        (Self { store: Store { objects: Arc::default(), synced }, on_change }, sender)
+    }
+
+    /// Takes in an object. Says whether it is in the store now as it was given.
+    pub(crate) fn put(
+        &self,
+        key: StoreKey,
+        mut object: DynamicObject,
+        from: Option<u32>,
+        order: Order,
+    ) -> bool {
+        slim(&mut object.metadata);
+        let is_older = |old: &Entry<K>| {
+            if from.is_some() && old.from == from {
+                return false;
+            }
+            let old = old.object.metadata().resource_version.as_deref();
+            is_older(object.metadata.resource_version.as_deref(), old)
+        };
+        if order == Order::Newest && self.store.objects.read().get(&key).is_some_and(is_older) {
+            return false;
+        }
+        let decoded = serde_json::to_value(object)
+            .map_err(|error| error.to_string())
+            .and_then(|value: Value| decode::<K>(&value).map_err(|error| describe(&error)));
+        let new = match decoded {
+            Ok(object) => Arc::new(object),
+            Err(error) => {
+                tracing::warn!(kind = K::KIND, object = %key, error, "object does not decode; its last good state stays");
+                return false;
+            }
+        };
+        let entry = Entry { object: Arc::clone(&new), from };
+        let old = self.store.objects.write().insert(key.clone(), entry).map(|entry| entry.object);
+        let same = old.as_ref().is_some_and(|old| {
+            old.metadata().resource_version.is_some()
+                && old.metadata().resource_version == new.metadata().resource_version
+                && old.metadata().uid == new.metadata().uid
+        });
+        if !same {
+            (self.on_change)(&Change { key, old, new: Some(new), cause: Cause::Object });
+        }
+        true
+    }
+
+    /// Drops an object when `is_meant` says so of what is stored: the shard whose watch it came from, and
+    /// the object. Says whether it did.
+    pub(crate) fn remove(
+        &self,
+        key: StoreKey,
+        cause: Cause,
+        is_meant: impl Fn(Option<u32>, &K) -> bool,
+    ) -> bool {
+        let mut objects = self.store.objects.write();
+        if !objects.get(&key).is_some_and(|entry| is_meant(entry.from, &entry.object)) {
+            return false;
+        }
+        let old = objects.remove(&key).map(|entry| entry.object);
+        drop(objects);
+        (self.on_change)(&Change { key, old, new: None, cause });
+        true
+    }
+
+    /// The keys of the objects that pass `keep`, which takes what [`Keeper::remove`]'s test takes.
+    pub(crate) fn keys(&self, keep: impl Fn(&StoreKey, Option<u32>, &K) -> bool) -> Vec<StoreKey> {
+        let objects = self.store.objects.read();
+        let kept = objects.iter().filter(|(key, entry)| keep(key, entry.from, &entry.object));
+        kept.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// Takes away what nobody reads and what is large.
+fn slim(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        if annotations.is_empty() {
+            metadata.annotations = None;
+        }
+    }
+}
+
+/// Whether one resourceVersion is older than another; what cannot be compared is not.
+pub(crate) fn is_older(one: Option<&str>, other: Option<&str>) -> bool {
+    match (one.and_then(version), other.and_then(version)) {
+        (Some(one), Some(other)) => one < other,
+        _ => false,
+    }
+}
+
+/// A resourceVersion as the growing number that API servers hand out.
+pub(crate) fn version(resource_version: &str) -> Option<u64> {
+    resource_version.parse().ok()
+}
+
+/// Feeds a store from one watch of everything that it is to hold.
 struct Feeder<K, F> {
-    store: Store<K>,
+    keeper: Keeper<K, F>,
     /// While a list is under way: the keys it named so far.
     listed: Option<HashSet<StoreKey>>,
-    on_change: F,
 }
 
 impl<K: Kind + Send + Sync, F: Fn(&Change<K>)> Feeder<K, F> {
@@ -171,67 +307,34 @@ impl<K: Kind + Send + Sync, F: Fn(&Change<K>)> Feeder<K, F> {
                 if let Some(listed) = &mut self.listed {
                     listed.insert(key.clone());
                 }
-                self.put(key, object);
+                self.keeper.put(key, object, None, Order::Last);
             }
             Event::InitDone => {
                 if let Some(listed) = self.listed.take() {
-                    let gone: Vec<StoreKey> = self
-                        .store
-                        .objects
-                        .read()
-                        .keys()
-                        .filter(|key| !listed.contains(key))
-                        .cloned()
-                        .collect();
-                    for key in gone {
-                        self.delete(key);
+                    for key in self.keeper.keys(|key, _, _| !listed.contains(key)) {
+                        self.keeper.remove(key, Cause::Object, |_, _| true);
                     }
                 }
                 synced.send_replace(true);
             }
-            Event::Apply(object) => self.put(key_of(&object), object),
-            Event::Delete(object) => self.delete(key_of(&object)),
-        }
-    }
-
-    fn put(&mut self, key: StoreKey, object: DynamicObject) {
-        let decoded = serde_json::to_value(object)
-            .map_err(|error| error.to_string())
-            .and_then(|value: Value| decode::<K>(&value).map_err(|error| describe(&error)));
-        let new = match decoded {
-            Ok(object) => Arc::new(object),
-            Err(error) => {
-                tracing::warn!(kind = K::KIND, object = %key, error, "object does not decode; its last good state stays");
-                return;
+            Event::Apply(object) => {
+                self.keeper.put(key_of(&object), object, None, Order::Last);
             }
-        };
-        let old = self.store.objects.write().insert(key.clone(), Arc::clone(&new));
-        let same = old.as_ref().is_some_and(|old| {
-            old.metadata().resource_version.is_some()
-                && old.metadata().resource_version == new.metadata().resource_version
-                && old.metadata().uid == new.metadata().uid
-        });
-        if !same {
-            (self.on_change)(&Change { key, old, new: Some(new) });
-        }
-    }
-
-    fn delete(&mut self, key: StoreKey) {
-        let old = self.store.objects.write().remove(&key);
-        if old.is_some() {
-            (self.on_change)(&Change { key, old, new: None });
+            Event::Delete(object) => {
+                self.keeper.remove(key_of(&object), Cause::Object, |_, _| true);
+            }
         }
     }
 }
 
-fn key_of(object: &DynamicObject) -> StoreKey {
+pub(crate) fn key_of(object: &DynamicObject) -> StoreKey {
     StoreKey {
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
         name: object.metadata.name.clone().unwrap_or_default(),
     }
 }
 
-fn describe(error: &dyn std::error::Error) -> String {
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -240,6 +343,20 @@ fn describe(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// The waits after watches and lists that failed.
+pub(crate) const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
+
+pub(crate) fn resource_of<K: Kind>() -> ApiResource {
+    ApiResource {
+        group: K::GROUP.to_owned(),
+        version: K::VERSION.to_owned(),
+        api_version: K::API_VERSION.to_owned(),
+        kind: K::KIND.to_owned(),
+        plural: K::URL_PATH_SEGMENT.to_owned(),
+    }
 }
 
 async fn feed<K, F>(
@@ -253,13 +370,7 @@ async fn feed<K, F>(
     K: Kind + Clone + fmt::Debug + Send + Sync + 'static,
     F: Fn(&Change<K>) + Send + 'static,
 {
-    let resource = ApiResource {
-        group: K::GROUP.to_owned(),
-        version: K::VERSION.to_owned(),
-        api_version: K::API_VERSION.to_owned(),
-        kind: K::KIND.to_owned(),
-        plural: K::URL_PATH_SEGMENT.to_owned(),
-    };
+    let resource = resource_of::<K>();
     let mut config = watcher::Config::default();
     if !options.labels.is_empty() {
         config = config.labels(&options.labels);
@@ -269,7 +380,6 @@ async fn feed<K, F>(
     }
     let events = watcher::watcher(Api::<DynamicObject>::all_with(client, &resource), config);
     pin_mut!(events);
-    let backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
     let mut failures = 0;
     loop {
         let event = tokio::select! {
@@ -283,7 +393,7 @@ async fn feed<K, F>(
             }
             Some(Err(error)) => {
                 failures += 1;
-                let wait = backoff.wait(failures, u64::from(failures).wrapping_mul(7));
+                let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
                 tracing::warn!(kind = K::KIND, error = describe(&error), ?wait, "watch failed; trying again");
                 tokio::select! {
                     () = shutdown.wait() => return,
@@ -314,18 +424,13 @@ mod tests {
 
     #[test]
     fn a_new_list_reports_only_what_differs_and_a_bad_object_hides_no_other() {
-        let (synced, receiver) = watch::channel(false);
-        let store: Store<GitRepository> =
-            Store { objects: Arc::new(RwLock::new(HashMap::new())), synced: receiver };
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
-        let mut feeder = Feeder {
-            store: store.clone(),
-            listed: None,
-            on_change: move |change: &Change<GitRepository>| {
-                log.lock().push((change.key.name.clone(), change.old.is_some(), change.new.is_some()));
-            },
-        };
+        let (keeper, synced) = Keeper::new(move |change: &Change<GitRepository>| {
+            log.lock().push((change.key.name.clone(), change.old.is_some(), change.new.is_some()));
+        });
+        let store = keeper.store.clone();
+        let mut feeder = Feeder { keeper, listed: None };
         let mut bad = repository("bad", "1");
         bad.data = json!({"spec": {"url": 7}});
         for event in [
