@@ -1,0 +1,5 @@
+mod checks;
+mod clock;
+mod contract;
+mod store;
+mod world;
