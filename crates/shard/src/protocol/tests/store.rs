@@ -16,6 +16,8 @@ pub(super) struct Store {
     pub(super) leases: Leases,
     version: u64,
     uids: u64,
+    /// Older states, if wanted: for lists that lag.
+    pub(super) keeps_history: bool,
     history: VecDeque<(u64, Leases)>,
     /// When a lease was last written, in true time.
     pub(super) changed: BTreeMap<LeaseKey, Duration>,
@@ -71,7 +73,9 @@ impl Store {
     }
 
     fn remember(&mut self) {
-        self.history.push_back((self.version, self.leases.clone()));
+        if self.keeps_history {
+            self.history.push_back((self.version, self.leases.clone()));
+        }
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }

@@ -82,7 +82,7 @@ impl Replica {
 
 #[derive(Clone, Debug)]
 enum Pending {
-    Arrive { replica: usize, sent: Moment, sent_at: Duration, action: Action },
+    Arrive { replica: usize, sent: Moment, sent_at: Duration, action: Box<Action> },
     Deliver { replica: usize, event: Event },
 }
 
@@ -157,6 +157,7 @@ impl World {
 
     pub(super) fn kill(&mut self, replica: usize) {
         self.replicas[replica].run = Run::Gone;
+        Checks::look(self);
     }
 
     pub(super) fn pause(&mut self, replica: usize) {
@@ -289,7 +290,7 @@ impl World {
                 if network.is_cut {
                     self.time_out(index, sent_at, &action, sent);
                 } else {
-                    let arrive = Pending::Arrive { replica: index, sent, sent_at, action };
+                    let arrive = Pending::Arrive { replica: index, sent, sent_at, action: Box::new(action) };
                     self.push(self.latency + network.delay, arrive);
                 }
             }
