@@ -1,7 +1,8 @@
 //! Running the convoy program as a user does.
 //!
 //! Tests start the program that `cargo build` made, wait for the line that says it is ready, and talk to
-//! it through kubectl. Every wait has a deadline, and nothing outlives its test.
+//! it through kubectl. Every wait has a deadline, and nothing outlives its test. [`fleet`] runs many replicas
+//! as processes, and [`rounds`] does them harm.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,6 +11,10 @@
     clippy::expect_used,
     reason = "tests"
 )]
+
+pub mod fleet;
+pub mod load;
+pub mod rounds;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

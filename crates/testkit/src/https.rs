@@ -1,11 +1,15 @@
 //! A blocking HTTPS client for the few requests that starting and comparing need. It has no
 //! dependency on an HTTP or Kubernetes library, so that what is tested is not tested by itself.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -71,6 +75,29 @@ impl HttpsClient {
             }
         };
         Ok(Self { address, config: Arc::new(config) })
+    }
+
+    /// A client to the server of a kubeconfig, with the certificate in it. Reads kubeconfigs as convoy
+    /// and the control planes here write them: one cluster, one user, everything inline.
+    ///
+    /// # Errors
+    /// When the file cannot be read or lacks something.
+    pub fn from_kubeconfig(path: &Path) -> io::Result<Self> {
+        let text = fs::read_to_string(path)?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.trim_start_matches(['-', ' ']).strip_prefix(name));
+            let value =
+                line.and_then(|rest| rest.strip_prefix(':')).map(|rest| rest.trim().trim_matches('"'));
+            value.ok_or_else(|| io::Error::other(format!("{} has no {name}", path.display())))
+        };
+        let data = |name: &str| {
+            let bytes = BASE64.decode(field(name)?).map_err(io::Error::other)?;
+            String::from_utf8(bytes).map_err(io::Error::other)
+        };
+        let address = field("server")?.trim_start_matches("https://").parse().map_err(io::Error::other)?;
+        let identity =
+            Identity { certificate: data("client-certificate-data")?, key: data("client-key-data")? };
+        Self::new(address, &data("certificate-authority-data")?, Some(&identity))
     }
 
     /// `GET path`.

@@ -7,15 +7,22 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and wait for them by the real clock")]
 
+pub mod audit;
 mod certificates;
 mod control_plane;
+mod git_server;
 mod https;
+mod leases;
 mod left_out;
 mod process;
 mod programs;
+pub mod writers;
 
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options, StartError};
+pub use git_server::GitServer;
 pub use https::{HttpsClient, Response};
+pub use leases::{LeaseHistory, Sighting};
 pub use left_out::leave_out;
+pub use process::Process;
 pub use programs::{ProgramMissing, program};

@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 /// process closes it or dies in any way, and then kills the program.
 const GUARD: &str = r#""$@" </dev/null & echo $!; exec >/dev/null; read _; kill -9 $!; wait"#;
 
+/// A running program. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     shell: Child,
     pid: u32,
     log: PathBuf,
@@ -18,7 +19,10 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `program`; what it prints goes to `log`.
-    pub(crate) fn start(program: &Path, arguments: &[String], log: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When the log cannot be written or no process started.
+    pub fn start(program: &Path, arguments: &[String], log: &Path) -> io::Result<Self> {
         let mut shell = Command::new("sh")
             .args(["-c", GUARD, "guard"])
             .arg("sh")
@@ -38,7 +42,7 @@ impl Process {
     }
 
     /// Whether the program has ended. Known on Linux; elsewhere a program counts as running.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         if !Path::new("/proc/self/stat").exists() {
             return false;
         }
@@ -48,8 +52,29 @@ impl Process {
         })
     }
 
+    /// Sends a signal: `KILL`, `TERM`, `STOP`, `CONT`.
+    ///
+    /// # Errors
+    /// When the program has ended.
+    pub fn signal(&self, name: &str) -> io::Result<()> {
+        let output = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid)).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+
+    /// The first line of its log that holds this text.
+    pub fn line_with(&self, text: &str) -> Option<String> {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        // The last line may not be whole yet.
+        let whole = log.rsplit_once('\n')?.0;
+        whole.lines().find(|line| line.contains(text)).map(str::to_owned)
+    }
+
     /// The last lines of its log.
-    pub(crate) fn last_lines(&self) -> String {
+    pub fn last_lines(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = text.lines().rev().take(12).collect();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
+mod ha_rounds;
 mod kubernetes;
 mod protobuf;
 mod schemas;
@@ -23,6 +24,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
+    HaRounds(ha_rounds::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
+        Command::HaRounds(arguments) => ha_rounds::run(&arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => schemas::run(&arguments),
