@@ -148,6 +148,8 @@ pub(crate) struct ControllerManager {
     pub(crate) shards: Shards,
     #[command(flatten)]
     pub(crate) identity: Identity,
+    #[command(flatten)]
+    pub(crate) leases: Leases,
     /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
     #[arg(long, value_name = "URL")]
     pub(crate) render_store_url: String,
@@ -166,6 +168,8 @@ pub(crate) struct Observer {
     pub(crate) shards: Shards,
     #[command(flatten)]
     pub(crate) identity: Identity,
+    #[command(flatten)]
+    pub(crate) leases: Leases,
     /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
     /// takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8082")]
@@ -196,6 +200,39 @@ pub(crate) struct Identity {
     /// host's with a random part.
     #[arg(long, value_name = "ID", env = "POD_NAME")]
     pub(crate) replica_id: Option<String>,
+}
+
+/// How replicas share the work. All replicas of a component need the same values.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Leases {
+    /// The namespace of the leases, which must exist. Default: the pod's, else convoy-system.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
+    pub(crate) lease_namespace: Option<String>,
+    /// How often a replica renews its leases; less than half of --lease-duration.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(crate) lease_renew_interval: convoy_api::Duration,
+    /// How long a lease is valid after its last renewal: so long the shards of a replica that died stay
+    /// without an owner. Whole seconds.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub(crate) lease_duration: convoy_api::Duration,
+    /// How often leases are read between renewals. Default: 2s, or 1s with --release-member-on-exit.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) lease_observe_interval: Option<convoy_api::Duration>,
+    /// When this replica stops, let the others take its shards at once, instead of after --lease-duration.
+    #[arg(long)]
+    pub(crate) release_member_on_exit: bool,
+    /// How shards are divided between the replicas.
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = ShardAssignment::Modulo)]
+    pub(crate) shard_assignment: ShardAssignment,
+}
+
+/// How shards are divided between the replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShardAssignment {
+    /// Replica k of N, in the order of their ids, gets each shard i with i mod N = k.
+    Modulo,
+    /// Each shard goes to the replica with the highest score for it: a replica more or less moves few shards.
+    Rendezvous,
 }
 
 /// The audit log.

@@ -8,6 +8,7 @@ mod command_line_docs;
 mod demo;
 mod processes;
 mod sandbox;
+mod sharding;
 mod standalone;
 mod template;
 mod terminal;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("convoy: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<convoy_shard::SettingsError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use convoy_runtime::leases::Leases;
 use convoy_runtime::{
-    Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shards, Shutdown, VersionInfo, host_client,
+    Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor, VersionInfo, host_client,
     serve_health,
 };
+use convoy_shard::{ProcessKind, Settings};
 
 use crate::arguments;
+use crate::sharding;
 use crate::standalone;
 
 /// Runs `convoy apiserver` until a signal.
@@ -35,14 +38,24 @@ pub(crate) async fn controller_manager(
     clock: Arc<dyn Clock>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
+    let replica_id = replica_id(&arguments.identity);
+    let (settings, risks) =
+        sharding::settings(ProcessKind::ControllerManager, &replica_id, arguments.shards, &arguments.leases)?;
     let process =
-        Process::start("controller-manager", &arguments.identity, arguments.health_bind_address, shutdown)
-            .await?;
+        Process::start("controller-manager", replica_id, arguments.health_bind_address, shutdown).await?;
     let scratch = Scratch::make()?;
+    let client = process.client(&arguments.host).await?;
+    let leases = process.leases(
+        Sharing { settings, risks, warn_of_peers: sharding::store_warning(&arguments.render_store_url) },
+        &arguments.leases,
+        &arguments.host,
+        &clock,
+        shutdown,
+    )?;
     let options = convoy_controller_manager::Options {
-        client: process.client(&arguments.host).await?,
+        client,
         identity: process.identity.clone(),
-        shards: Shards::all(arguments.shards.shards, Arc::clone(&clock)),
+        shards: leases.shards(),
         render_store_url: arguments.render_store_url.clone(),
         scratch_dir: scratch.path.clone(),
         allow_file_urls: false,
@@ -50,9 +63,10 @@ pub(crate) async fn controller_manager(
         readiness: process.readiness.clone(),
     };
     process.announce();
-    let outcome = convoy_controller_manager::run(options, shutdown.clone())
-        .await
-        .context("the controller-manager ended");
+    let mut tasks = Supervisor::new(shutdown.clone());
+    tasks.spawn("leases", leases.ended());
+    tasks.spawn("controllers", convoy_controller_manager::run(options, shutdown.clone()));
+    let outcome = tasks.join().await.context("the controller-manager ended");
     process.end(shutdown).await;
     outcome
 }
@@ -63,47 +77,94 @@ pub(crate) async fn observer(
     clock: Arc<dyn Clock>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    let process =
-        Process::start("observer", &arguments.identity, arguments.health_bind_address, shutdown).await?;
+    let replica_id = replica_id(&arguments.identity);
+    let (settings, risks) =
+        sharding::settings(ProcessKind::Observer, &replica_id, arguments.shards, &arguments.leases)?;
+    let process = Process::start("observer", replica_id, arguments.health_bind_address, shutdown).await?;
+    let client = process.client(&arguments.host).await?;
+    let leases = process.leases(
+        Sharing { settings, risks, warn_of_peers: None },
+        &arguments.leases,
+        &arguments.host,
+        &clock,
+        shutdown,
+    )?;
     let options = convoy_observer::ObserverOptions {
-        client: process.client(&arguments.host).await?,
+        client,
         identity: process.identity.clone(),
-        shards: Shards::all(arguments.shards.shards, Arc::clone(&clock)),
+        shards: leases.shards(),
         clock,
         readiness: process.readiness.clone(),
         shutdown: shutdown.clone(),
     };
     process.announce();
-    let outcome = convoy_observer::run(options).await.context("the observer ended");
+    let mut tasks = Supervisor::new(shutdown.clone());
+    tasks.spawn("leases", leases.ended());
+    tasks.spawn("observation", convoy_observer::run(options));
+    let outcome = tasks.join().await.context("the observer ended");
     process.end(shutdown).await;
     outcome
+}
+
+fn replica_id(identity: &arguments::Identity) -> String {
+    identity.replica_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(own_name)
+}
+
+/// How this process shares its work.
+struct Sharing {
+    settings: Settings,
+    risks: Vec<String>,
+    warn_of_peers: Option<String>,
 }
 
 /// What both processes that watch the host have around their work.
 struct Process {
     identity: ProcessIdentity,
     readiness: Readiness,
+    metrics: Metrics,
     health: HealthServer,
 }
 
 impl Process {
     async fn start(
         process: &'static str,
-        identity: &arguments::Identity,
+        replica_id: String,
         health_address: SocketAddr,
         shutdown: &Shutdown,
     ) -> anyhow::Result<Self> {
-        let replica_id = identity.replica_id.clone().unwrap_or_else(own_name);
-        let readiness = Readiness::default();
+        let (readiness, metrics) = (Readiness::default(), Metrics::default());
         let version = VersionInfo {
             git_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             process: process.to_owned(),
             replica_id: replica_id.clone(),
         };
         let health =
-            serve_health(health_address, readiness.clone(), Metrics::default(), version, shutdown.clone())
+            serve_health(health_address, readiness.clone(), metrics.clone(), version, shutdown.clone())
                 .await?;
-        Ok(Self { identity: ProcessIdentity { process, replica_id }, readiness, health })
+        Ok(Self { identity: ProcessIdentity { process, replica_id }, readiness, metrics, health })
+    }
+
+    fn leases(
+        &self,
+        sharing: Sharing,
+        leases: &arguments::Leases,
+        host: &arguments::Host,
+        clock: &Arc<dyn Clock>,
+        shutdown: &Shutdown,
+    ) -> anyhow::Result<Leases> {
+        for risk in &sharing.risks {
+            tracing::warn!("{risk}");
+        }
+        let around = sharding::Around {
+            identity: self.identity.clone(),
+            clock: Arc::clone(clock),
+            readiness: self.readiness.clone(),
+            metrics: self.metrics.clone(),
+            shutdown: shutdown.clone(),
+        };
+        let namespace = sharding::lease_namespace(leases);
+        let kubeconfig = host.kubeconfig.as_deref();
+        Ok(sharding::start(sharing.settings, namespace, kubeconfig, sharing.warn_of_peers, around)?)
     }
 
     async fn client(&self, host: &arguments::Host) -> anyhow::Result<kube::Client> {

@@ -30,10 +30,13 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
+use crate::sharding;
+
 use super::data_dir::{DataDir, make_private, write_private};
 
 /// Namespaces that are there from the start.
-const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+const NAMESPACES: [&str; 5] =
+    ["default", "kube-node-lease", "kube-public", "kube-system", sharding::DEFAULT_NAMESPACE];
 const USER: &str = "system:apiserver";
 /// How long Events are kept, as kube-apiserver's `--event-ttl` has it.
 const EVENT_TTL: Duration = Duration::from_secs(3600);

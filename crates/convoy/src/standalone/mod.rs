@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use convoy_runtime::{Clock, ProcessIdentity, Readiness, Shards, Shutdown, Supervisor};
+use convoy_runtime::{Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
+use convoy_shard::ProcessKind;
 
 pub(crate) use self::control_plane::ControlPlane;
 pub(crate) use self::data_dir::DataDir;
 use crate::arguments::{self, Part};
-use crate::sandbox;
+use crate::{sandbox, sharding};
 
 /// How long clients get to notice that the server is about to end, and requests to finish.
 const DRAIN: Duration = Duration::from_millis(100);
@@ -114,14 +115,31 @@ async fn controllers(
     let (manager_client, manager) = client("controller-manager").await?;
     let (observer_client, observer) = client("observer").await?;
 
+    let leases = |kind: ProcessKind, identity: &ProcessIdentity| {
+        let settings = sharding::sole_settings(kind, &replica_id, options.shards);
+        let around = sharding::Around {
+            identity: identity.clone(),
+            clock: Arc::clone(&clock),
+            readiness: Readiness::default(),
+            metrics: Metrics::default(),
+            shutdown: shutdown.clone(),
+        };
+        sharding::start(settings, sharding::DEFAULT_NAMESPACE.to_owned(), Some(&kubeconfig), None, around)
+    };
+    let manager_leases = leases(ProcessKind::ControllerManager, &manager)?;
+    let observer_leases = leases(ProcessKind::Observer, &observer)?;
+    let (manager_shards, observer_shards) = (manager_leases.shards(), observer_leases.shards());
+
     let mut tasks = Supervisor::new(shutdown.clone());
+    tasks.spawn("leases of the controller-manager", manager_leases.ended());
+    tasks.spawn("leases of the observer", observer_leases.ended());
     tasks.spawn(
         "controller-manager",
         convoy_controller_manager::run(
             convoy_controller_manager::Options {
                 client: manager_client,
                 identity: manager,
-                shards: Shards::all(options.shards, Arc::clone(&clock)),
+                shards: manager_shards,
                 render_store_url: format!("file://{}", folder.render_store()?.display()),
                 scratch_dir: folder.scratch()?,
                 allow_file_urls: true,
@@ -136,7 +154,7 @@ async fn controllers(
         convoy_observer::run(convoy_observer::ObserverOptions {
             client: observer_client,
             identity: observer,
-            shards: Shards::all(options.shards, Arc::clone(&clock)),
+            shards: observer_shards,
             clock,
             readiness: Readiness::default(),
             shutdown,
