@@ -95,6 +95,16 @@ impl Convoy {
         &self.ready_line
     }
 
+    /// Asks it to end, as a pod is asked, and answers with its exit code.
+    ///
+    /// # Panics
+    /// When it cannot be asked.
+    pub fn terminate(mut self) -> Option<i32> {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success(), "kill -TERM failed");
+        self.child.wait().unwrap().code()
+    }
+
     /// Ends it as `kill -9` does.
     pub fn kill(mut self) {
         let _ = self.child.kill();

@@ -40,14 +40,19 @@ impl Seen {
     }
 }
 
+impl Inner {
+    fn unowned_for(&self, shard: u32) -> Option<Duration> {
+        let first = self.first?;
+        let gap = self.seen.get(&shard).map(|seen| seen.unowned_for(self.last));
+        Some(gap.unwrap_or_else(|| self.last.shortest_since(&first)))
+    }
+}
+
 impl PeerLeases {
     /// For how long the shard's lease has had no live holder; zero when it has one, none when no list was
     /// read yet. What was not there before this process looked counts from its first look.
     pub fn unowned_for(&self, shard: u32) -> Option<Duration> {
-        let inner = self.inner.lock();
-        let first = inner.first?;
-        let gap = inner.seen.get(&shard).map(|seen| seen.unowned_for(inner.last));
-        Some(gap.unwrap_or_else(|| inner.last.shortest_since(&first)))
+        self.inner.lock().unowned_for(shard)
     }
 
     /// The live holder of the shard's lease.
@@ -59,7 +64,8 @@ impl PeerLeases {
 
     /// How many shards have no live holder, and for how long the worst of them has not.
     pub fn unowned(&self, shards: u32) -> (usize, Duration) {
-        let gaps = (0..shards).filter_map(|shard| self.unowned_for(shard)).filter(|gap| !gap.is_zero());
+        let inner = self.inner.lock();
+        let gaps = (0..shards).filter_map(|shard| inner.unowned_for(shard)).filter(|gap| !gap.is_zero());
         gaps.fold((0, Duration::ZERO), |(count, worst), gap| (count + 1, worst.max(gap)))
     }
 
