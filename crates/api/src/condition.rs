@@ -28,6 +28,8 @@ pub mod reason {
     pub const SUCCEEDED: &str = "Succeeded";
     /// Under way.
     pub const PROGRESSING: &str = "Progressing";
+    /// No controller-manager looks at the object any more, so that what was said of it is not known to hold.
+    pub const CONTROLLER_MISSING: &str = "ControllerMissing";
     /// `spec.suspend` is true.
     pub const SUSPENDED: &str = "Suspended";
     /// The object is being deleted.

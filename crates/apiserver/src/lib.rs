@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod authentication;
 pub mod authorization;
+pub mod background;
 pub mod call;
 pub mod decode;
 pub mod discovery;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,9 +37,17 @@ struct Series {
     buckets: [u64; BUCKETS.len()],
 }
 
+/// The series of one counter by their labels.
+#[derive(Debug, Default)]
+struct Counter {
+    help: &'static str,
+    series: BTreeMap<String, Arc<AtomicU64>>,
+}
+
 /// All counters of one server.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    counters: Mutex<BTreeMap<&'static str, Counter>>,
     series: Mutex<BTreeMap<Labels, Series>>,
     /// Reads in flight.
     pub reads: AtomicI64,
@@ -64,6 +73,15 @@ impl Metrics {
         for (bucket, bound) in series.buckets.iter_mut().zip(BUCKETS) {
             *bucket += u64::from(seconds <= bound);
         }
+    }
+
+    /// A counter of a part of the server, 0 from the start. `labels` stand as in the text, such as
+    /// `resource="releases"`, and may be empty.
+    pub fn counter(&self, name: &'static str, help: &'static str, labels: &str) -> Arc<AtomicU64> {
+        let mut counters = self.counters.lock();
+        let counter = counters.entry(name).or_default();
+        counter.help = help;
+        Arc::clone(counter.series.entry(labels.to_owned()).or_default())
     }
 
     /// All counters as text.
@@ -117,6 +135,13 @@ impl Metrics {
             let value = gauge.load(Ordering::Relaxed);
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
         }
+        for (name, counter) in self.counters.lock().iter() {
+            let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} counter", counter.help);
+            for (labels, count) in &counter.series {
+                let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+                let _ = writeln!(out, "{name}{labels} {}", count.load(Ordering::Relaxed));
+            }
+        }
         out
     }
 }
@@ -142,6 +167,16 @@ impl Drop for Gauge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_is_there_before_anything_is_counted() {
+        let metrics = Metrics::default();
+        let count = metrics.counter("convoy_things_total", "Things.", "of=\"a\"");
+        let text = "# HELP convoy_things_total Things.\n# TYPE convoy_things_total counter\nconvoy_things_total{of=\"a\"} 0\n";
+        assert!(metrics.render().contains(text), "{}", metrics.render());
+        count.fetch_add(2, Ordering::Relaxed);
+        assert!(metrics.render().contains("convoy_things_total{of=\"a\"} 2\n"));
+    }
 
     #[test]
     fn requests_are_counted_by_resource_and_code() {

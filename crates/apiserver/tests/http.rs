@@ -5,6 +5,8 @@
 
 #[path = "kubectl/control_plane.rs"]
 mod control_plane;
+#[path = "http/sharing.rs"]
+mod sharing;
 
 use std::time::Duration;
 
@@ -27,9 +29,13 @@ struct Fixture {
 
 impl Fixture {
     fn start() -> Self {
+        Self::start_with(control_plane::Setup::default())
+    }
+
+    fn start_with(setup: control_plane::Setup) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let plane = runtime.block_on(control_plane::start(folder.path(), 0)).unwrap();
+        let plane = runtime.block_on(control_plane::start_with(folder.path(), 0, setup)).unwrap();
         let admin = plane.authority.admin(jiff::Timestamp::now()).unwrap();
         let identity = Identity { certificate: admin.certificate, key: admin.key };
         let ca = &plane.authority.files().certificate;

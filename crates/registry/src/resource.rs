@@ -112,6 +112,9 @@ pub struct ResourceDef {
     pub create_on_update: bool,
     /// Whether a finished deletion answers with the object rather than with a Status.
     pub return_deleted_object: bool,
+    /// Fields that only the server writes, as paths of field names: no client owns them or is in conflict
+    /// over them, and the strategy sets them on every write.
+    pub server_fields: Vec<Vec<String>>,
     /// Whether `metadata.generation` counts changes of what is not status or metadata.
     pub generation: bool,
     /// What a new object has before anybody sets a field: the parts that a Go type always prints, such as
@@ -148,6 +151,7 @@ impl ResourceDef {
             unconditional_update: false,
             create_on_update: false,
             return_deleted_object: false,
+            server_fields: Vec::new(),
             generation: true,
             empty: None,
             storage_path,

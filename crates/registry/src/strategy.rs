@@ -1,6 +1,6 @@
 //! What is special about a resource.
 
-use convoy_meta::{FieldError, TableColumn};
+use convoy_meta::{FieldError, GroupResource, Status, TableColumn};
 use serde_json::Value;
 
 use crate::RequestContext;
@@ -34,6 +34,16 @@ pub trait Strategy: Send + Sync + std::fmt::Debug {
         old: &Value,
     ) {
         let _ = (context, subresource, object, old);
+    }
+
+    /// Says whether `object` may be stored in place of `old`, which it is compared with anew whenever the
+    /// write lost a race. For refusals that are about who is first rather than about what is wrong.
+    ///
+    /// # Errors
+    /// The answer that refuses the write, a 409 as a rule.
+    fn may_replace(&self, resource: &GroupResource, object: &Value, old: &Value) -> Result<(), Status> {
+        let _ = (resource, object, old);
+        Ok(())
     }
 
     /// All that is wrong with a new object beyond its schema.

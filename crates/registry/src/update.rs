@@ -71,6 +71,26 @@ impl Registry {
         self.change(target, &Change::Patch(&patch)).await
     }
 
+    /// Repairs a stored object, if it still is as `entry` has it; answers whether it was changed. Neither
+    /// validation nor admission is asked, for it is the server itself that writes, and an object that would
+    /// not be taken today is repaired all the same. managedFields stay as they are.
+    ///
+    /// # Errors
+    /// 503 when the storage fails.
+    pub async fn repair(&self, entry: &Entry, repair: impl FnOnce(&mut Value)) -> Result<bool, Status> {
+        let old = entry.to_value();
+        let mut new = old.clone();
+        repair(&mut new);
+        if entry.fault().is_some() || new == old {
+            return Ok(false);
+        }
+        match self.storage.update(entry.key(), entry.revision(), encode(&new)?).await {
+            Ok(_) => Ok(true),
+            Err(StorageError::Conflict { .. } | StorageError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(storage_status(&error)),
+        }
+    }
+
     async fn change(&self, target: Target<'_>, change: &Change<'_>) -> Result<Written, Status> {
         let group_resource = target.resource.group_resource();
         let key = target.key(target.name);
@@ -158,6 +178,7 @@ impl Registry {
         if resource.generation && subresource != "status" && content_differs(resource, &new, &old) {
             new.set_generation(old.generation() + 1);
         }
+        resource.strategy.may_replace(&group_resource, &new, &old)?;
         target.validate(&new, Some(&old))?;
         resource.strategy.canonicalise(&mut new);
         warnings.extend(resource.strategy.warnings(context, &new, Some(&old)));

@@ -138,11 +138,12 @@ impl Target<'_> {
     pub(crate) fn field_manager(&self) -> FieldManager {
         let def = self.resource.def();
         let path = |name: &str| vec![name.to_owned()];
-        let reset_fields = match self.subresource {
+        let mut reset_fields = match self.subresource {
             "status" => vec![path("spec"), path("metadata")],
             "" if def.has_status() => vec![path("status")],
             _ => Vec::new(),
         };
+        reset_fields.extend(def.server_fields.iter().cloned());
         FieldManager {
             schema: def.merge_schema.clone(),
             api_version: def.api_version(),

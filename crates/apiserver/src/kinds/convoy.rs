@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use convoy_api::{GROUP, KindInfo, Scope as ApiScope, VERSION, label};
-use convoy_meta::{FieldError, Object, validation};
+use convoy_meta::{FieldError, GroupResource, Status, validation};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
 use convoy_schema::{Structural, openapi};
-use convoy_shard::shard_of;
 use convoy_smd::Schema;
 use serde_json::Value;
+
+use super::{epochs, shard_label};
 
 /// A schema of convoy's own that cannot be used: a fault of the program.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,7 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
         "ReleaseInventory" => vec!["spec.clusterRef.name".into(), "spec.releaseRef.name".into()],
         _ => Vec::new(),
     };
+    def.server_fields = vec![["metadata", "labels", label::SHARD].map(str::to_owned).to_vec()];
     def.strategy = Arc::new(ConvoyStrategy { kind, shards });
     Ok(def)
 }
@@ -97,29 +99,17 @@ struct ConvoyStrategy {
     shards: NonZeroU32,
 }
 
-impl ConvoyStrategy {
-    /// Writes the shard, whatever the client sent: a Release and its inventories belong to the shard of
-    /// the target Cluster, every other object to its own.
-    fn label(&self, object: &mut Value) {
-        let by_cluster = matches!(self.kind, "Release" | "ReleaseInventory");
-        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let namespace = match text("/spec/clusterRef/namespace") {
-            other if by_cluster && !other.is_empty() => other,
-            _ => object.namespace(),
-        };
-        let name = if by_cluster { text("/spec/clusterRef/name") } else { object.name() };
-        let shard = shard_of(namespace, name, self.shards);
-        object.set_label(label::SHARD, Some(&shard.to_string()));
-    }
-}
-
 impl Strategy for ConvoyStrategy {
     fn prepare_for_create(&self, _context: &RequestContext, object: &mut Value) {
-        self.label(object);
+        shard_label::set(self.kind, self.shards, object);
     }
 
     fn prepare_for_update(&self, _: &RequestContext, _subresource: &str, object: &mut Value, _old: &Value) {
-        self.label(object);
+        shard_label::set(self.kind, self.shards, object);
+    }
+
+    fn may_replace(&self, resource: &GroupResource, object: &Value, old: &Value) -> Result<(), Status> {
+        epochs::may_replace(self.kind, resource, object, old)
     }
 
     fn validate(&self, _context: &RequestContext, object: &Value) -> Vec<FieldError> {
@@ -252,6 +242,7 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
 
 #[cfg(test)]
 mod tests {
+    use convoy_meta::Object as _;
     use serde_json::json;
 
     use super::*;
@@ -281,7 +272,7 @@ mod tests {
     /// Shards computed with Go's `hash/fnv`: of `fleet/edge-1` 27, of `fleet/edge-2` 14, of
     /// `default/prod-eu` 15.
     #[test]
-    fn sc09_a_release_has_the_shard_of_its_cluster_and_others_their_own() {
+    fn sc05_sc06_a_release_has_the_shard_of_its_cluster_and_others_their_own() {
         let labelled = |kind, mut object: Value| {
             strategy(kind).prepare_for_create(&context(), &mut object);
             object.label(label::SHARD).map(str::to_owned)

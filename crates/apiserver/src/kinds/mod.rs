@@ -4,7 +4,9 @@ pub mod built_in;
 mod columns;
 pub mod convoy;
 mod core_strategies;
+mod epochs;
 pub mod reviews;
+pub(crate) mod shard_label;
 mod workload_columns;
 
 pub use built_in::{built_in, core};

@@ -29,14 +29,36 @@ pub(crate) struct ControlPlane {
     pub(crate) url: String,
     pub(crate) kubeconfig: std::path::PathBuf,
     pub(crate) authority: Authority,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// What a control plane is started with.
+pub(crate) struct Setup {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) shards: std::num::NonZeroU32,
+    pub(crate) now: Now,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            storage: Arc::new(MemoryStorage::default()),
+            shards: convoy_shard::DEFAULT_SHARD_COUNT,
+            now: Arc::new(jiff::Timestamp::now),
+        }
+    }
 }
 
 pub(crate) async fn start(folder: &Path, port: u16) -> Result<ControlPlane, AnyError> {
-    let now: Now = Arc::new(jiff::Timestamp::now);
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
+    start_with(folder, port, Setup::default()).await
+}
+
+pub(crate) async fn start_with(folder: &Path, port: u16, setup: Setup) -> Result<ControlPlane, AnyError> {
+    let Setup { storage, shards, now } = setup;
     let table = Arc::new(ResourceTable::default());
     table.install(kinds::core());
-    table.install(kinds::convoy::definitions(convoy_shard::DEFAULT_SHARD_COUNT)?);
+    table.install(kinds::convoy::definitions(shards)?);
     let lookup = Arc::new(StoredNamespaces::new(storage.clone()));
     let options = RegistryOptions {
         admission: vec![Arc::new(NamespaceLifecycle::new(lookup))],
@@ -46,7 +68,14 @@ pub(crate) async fn start(folder: &Path, port: u16) -> Result<ControlPlane, AnyE
     let context = RequestContext::internal("convoy", now());
     if let Some(namespaces) = registry.table().find("", "v1", "namespaces") {
         for name in ["default", "kube-system"] {
-            registry.create(&context, &namespaces, "", json!({"metadata": {"name": name}}).into()).await?;
+            let created =
+                registry.create(&context, &namespaces, "", json!({"metadata": {"name": name}}).into()).await;
+            match created {
+                Err(status) if status.reason() != convoy_meta::Reason::AlreadyExists => {
+                    return Err(status.into());
+                }
+                _ => {}
+            }
         }
     }
     tokio::spawn(NamespaceController::new(registry.clone(), now.clone()).run());
@@ -66,13 +95,13 @@ pub(crate) async fn start(folder: &Path, port: u16) -> Result<ControlPlane, AnyE
     let version = Version { kubernetes: "v1.36.3".into(), commit: String::new() };
     let documents = OpenApi::new(registry.table().clone(), &version.kubernetes);
     documents.add_schemas(kinds::convoy::schemas());
-    let api = Api::new(registry, version, metrics.clone()).documents(Arc::new(documents));
+    let api = Api::new(registry.clone(), version, metrics.clone()).documents(Arc::new(documents));
     let api = api.connect(GroupResource::new("", "serviceaccounts"), "token", tokens);
     let api = kinds::reviews::serve(api, &authenticator, &authorizer);
     let server = ServerBuilder::new(([127, 0, 0, 1], port).into(), certificate, Arc::new(api), now.clone())
         .authenticator(authenticator)
         .authorizer(authorizer)
-        .metrics(metrics)
+        .metrics(metrics.clone())
         .audit(AuditLog::open(&folder.join("audit.log"))?)
         .start()
         .await?;
@@ -81,5 +110,5 @@ pub(crate) async fn start(folder: &Path, port: u16) -> Result<ControlPlane, AnyE
     let config = kubeconfig("convoy", &url, &authority.files().certificate, "admin", &admin);
     let path = folder.join("admin.kubeconfig");
     std::fs::write(&path, config)?;
-    Ok(ControlPlane { server, url, kubeconfig: path, authority })
+    Ok(ControlPlane { server, url, kubeconfig: path, authority, registry, metrics })
 }

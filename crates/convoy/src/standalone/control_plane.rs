@@ -10,6 +10,7 @@ use anyhow::Context;
 use convoy_apiserver::audit::AuditLog;
 use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union as Users};
 use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions};
+use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
 use convoy_apiserver::filters::Now;
 use convoy_apiserver::kinds::{convoy, core, reviews};
 use convoy_apiserver::metrics::Metrics;
@@ -103,7 +104,7 @@ impl ControlPlane {
         let mut builder = ServerBuilder::new(address, certificate, Arc::new(api), Arc::clone(&now))
             .authenticator(authenticator)
             .authorizer(authorizer)
-            .metrics(metrics);
+            .metrics(Arc::clone(&metrics));
         if let Some(path) = audit_log {
             builder = builder.audit(AuditLog::open(path)?);
         }
@@ -119,6 +120,12 @@ impl ControlPlane {
         let garbage = GarbageCollector::new(Arc::clone(&registry), Arc::clone(&now));
         let namespaces = NamespaceController::new(Arc::clone(&registry), Arc::clone(&now));
         let mut tasks = vec![tokio::spawn(garbage.run()), tokio::spawn(namespaces.run())];
+        let labels = Arc::new(ShardLabels::new(Arc::clone(&registry), shards, Arc::clone(clock), &metrics));
+        let labels = keep_running("shard labels", Arc::clone(clock), move || Arc::clone(&labels).run());
+        let missing = Arc::new(MissingControllers::new(Arc::clone(&registry), Arc::clone(clock), &metrics));
+        let missing =
+            keep_running("missing controllers", Arc::clone(clock), move || Arc::clone(&missing).run());
+        tasks.extend([tokio::spawn(labels), tokio::spawn(missing)]);
         for group in ["", "events.k8s.io"] {
             let expiry = Expiry {
                 registry: Arc::clone(&registry),
