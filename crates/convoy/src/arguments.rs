@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Observer(Observer),
     /// Print what a Helm chart renders to, as `helm template` does.
     Template(crate::template::Arguments),
+    /// Print who owns which shard. Exit code 0: every shard has a live owner; 1: some have none; 2: it could
+    /// not be found out.
+    Shards(ShardsCommand),
     /// Print the completion script of a shell.
     Completion(Completion),
 }
@@ -241,6 +244,51 @@ pub(crate) struct Audit {
     /// Append each request as a line of audit.k8s.io/v1 JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log_path: Option<PathBuf>,
+}
+
+/// Print who owns which shard.
+#[derive(Debug, Args)]
+pub(crate) struct ShardsCommand {
+    /// The kubeconfig of the API server that holds convoy's objects and leases. Default: ~/.kube/config, else
+    /// the service account of the pod.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. Default: its current one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace of the leases.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "convoy-system")]
+    pub(crate) lease_namespace: String,
+    /// Only the shards of this process; they are shared out independently.
+    #[arg(long, value_enum, value_name = "PROCESS")]
+    pub(crate) process: Option<ShardedProcess>,
+    /// How it is printed; wide also counts kinds and lists the replicas.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+/// A process whose work is divided into shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShardedProcess {
+    /// The controller-manager.
+    ControllerManager,
+    /// The observer.
+    Observer,
+}
+
+/// How a command prints what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// A table for people.
+    Table,
+    /// A table with more columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Names only, one a line.
+    Name,
 }
 
 /// Print the completion script of a shell.

@@ -9,6 +9,7 @@ mod demo;
 mod processes;
 mod sandbox;
 mod sharding;
+mod shards;
 mod standalone;
 mod template;
 mod terminal;
@@ -52,6 +53,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("starting the thread pool")?;
+    if let Command::Shards(shards) = &arguments.command {
+        return Ok(runtime.block_on(shards::run(shards, &RealClock::new())));
+    }
     let ended = runtime.block_on(serve(&arguments.command));
     // Blocking fetches that outlive the shutdown are not waited for.
     runtime.shutdown_background();
@@ -71,14 +75,14 @@ async fn serve(command: &Command) -> anyhow::Result<()> {
             processes::controller_manager(arguments, clock, &shutdown).await
         }
         Command::Observer(arguments) => processes::observer(arguments, clock, &shutdown).await,
-        Command::Template(_) | Command::Completion(_) => Ok(()),
+        Command::Template(_) | Command::Completion(_) | Command::Shards(_) => Ok(()),
     }
 }
 
-/// Starts logging. The demo tells its own story, so that only warnings are logged there.
+/// Starts logging. The demo tells its own story, and so do commands that print an answer.
 fn start_logs(arguments: &Arguments) -> anyhow::Result<()> {
     let default = match arguments.command {
-        Command::Demo(_) => "error",
+        Command::Demo(_) | Command::Shards(_) => "error",
         // kube's own line about a failed request says less than ours, which follows.
         _ => "info,kube_client::client::builder=off",
     };

@@ -69,6 +69,18 @@ pub async fn host_client(
     kubeconfig: Option<&Path>,
     identity: &ProcessIdentity,
 ) -> Result<Client, ConnectError> {
+    context_client(kubeconfig, None, identity).await
+}
+
+/// Like [`host_client`], with another context than the kubeconfig's current one.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn context_client(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    identity: &ProcessIdentity,
+) -> Result<Client, ConnectError> {
     let Some(path) = kubeconfig else { return in_cluster_client(identity) };
     let read = |source| ConnectError::Read { path: path.to_owned(), source };
     let path_owned = path.to_owned();
@@ -76,7 +88,7 @@ pub async fn host_client(
         .await
         .map_err(|error| read(std::io::Error::other(error)))?
         .map_err(read)?;
-    let mut parsed = parse_trusted(&bytes)?;
+    let mut parsed = parse_trusted(&bytes, context)?;
     resolve_paths(&mut parsed, path.parent().unwrap_or(Path::new(".")));
     client_of(parsed, identity).await
 }
@@ -86,7 +98,7 @@ pub async fn host_client(
 /// # Errors
 /// See [`ConnectError`].
 pub async fn host_client_from(kubeconfig: &[u8], identity: &ProcessIdentity) -> Result<Client, ConnectError> {
-    client_of(parse_trusted(kubeconfig)?, identity).await
+    client_of(parse_trusted(kubeconfig, None)?, identity).await
 }
 
 /// The client of the pod's service account.

@@ -79,12 +79,16 @@ pub fn parse_untrusted(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigRefused> {
     Ok(kubeconfig)
 }
 
-/// Reads the operator's own kubeconfig: files are fine, programs are not.
+/// Reads the operator's own kubeconfig: files are fine, programs are not. `context` stands in for its
+/// current context.
 ///
 /// # Errors
 /// When it is malformed or incomplete, or its user has an exec or auth-provider section.
-pub fn parse_trusted(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigRefused> {
-    let kubeconfig = parse(bytes)?;
+pub fn parse_trusted(bytes: &[u8], context: Option<&str>) -> Result<Kubeconfig, KubeconfigRefused> {
+    let mut kubeconfig = parse(bytes)?;
+    if let Some(context) = context {
+        kubeconfig.current_context = Some(context.to_owned());
+    }
     let (_, _, user_name) = current_context(&kubeconfig)?;
     if let Some(user) = kubeconfig
         .auth_infos
@@ -421,13 +425,13 @@ mod tests {
 
     #[test]
     fn the_operators_own_kubeconfig_may_name_files_and_still_run_nothing() {
-        parse_trusted(
-            kubeconfig("server: \"https://a\", certificate-authority: /ca.pem", "tokenFile: /token")
-                .as_bytes(),
-        )
-        .unwrap();
-        let message =
-            parse_trusted(kubeconfig(SERVER, "exec: {command: aws}").as_bytes()).unwrap_err().to_string();
+        let files = kubeconfig("server: \"https://a\", certificate-authority: /ca.pem", "tokenFile: /token");
+        parse_trusted(files.as_bytes(), None).unwrap();
+        let error = parse_trusted(files.as_bytes(), Some("elsewhere")).unwrap_err();
+        assert!(error.to_string().contains("\"elsewhere\""), "{error}");
+        let message = parse_trusted(kubeconfig(SERVER, "exec: {command: aws}").as_bytes(), None)
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("users[u].exec"), "{message}");
     }
 }

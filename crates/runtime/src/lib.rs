@@ -34,8 +34,8 @@ mod work;
 
 pub use clock::{Clock, ManualClock, RealClock};
 pub use connect::{
-    ConnectError, ProcessIdentity, REQUEST_DEADLINE, host_client, host_client_from, in_cluster_client,
-    target_client,
+    ConnectError, ProcessIdentity, REQUEST_DEADLINE, context_client, host_client, host_client_from,
+    in_cluster_client, target_client,
 };
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use host_writer::{EventKind, HostWriteError, HostWriter};

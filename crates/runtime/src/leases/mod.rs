@@ -22,5 +22,6 @@ mod thread;
 
 pub use drive::{Ended, LeaseApi, LeaseReport, ListFailed, Listed, drive};
 pub use kube::KubeLeases;
+pub use object::{parse as read_lease, resource as lease_resource};
 pub use peers::PeerLeases;
 pub use thread::{LeaseOptions, Leases, LeasesError, start_leases};

@@ -15,7 +15,7 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "convoy");
 
 /// Leases, without the types of k8s-openapi: one lease with a number out of range must not make all of
 /// them unreadable.
-pub(super) fn resource() -> ApiResource {
+pub fn resource() -> ApiResource {
     ApiResource {
         group: "coordination.k8s.io".to_owned(),
         version: "v1".to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn resource() -> ApiResource {
 
 /// The lease, when its name is one of the process kind's. Whatever stands in it is read as far as it
 /// makes sense.
-pub(super) fn parse(process: ProcessKind, object: &DynamicObject) -> Option<Lease> {
+pub fn parse(process: ProcessKind, object: &DynamicObject) -> Option<Lease> {
     let metadata = &object.metadata;
     let key = LeaseKey::parse(process, metadata.name.as_deref()?)?;
     let spec = object.data.get("spec").unwrap_or(&Value::Null);
