@@ -43,7 +43,7 @@ pub(crate) fn check(root: &Path, table: &Table) -> anyhow::Result<Vec<String>> {
     Ok(problems)
 }
 
-fn rust_files(base: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn rust_files(base: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![base.to_path_buf()];
     while let Some(folder) = folders.pop() {
