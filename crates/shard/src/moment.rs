@@ -32,6 +32,15 @@ impl Moment {
             .max(self.wall.saturating_sub(earlier.wall))
     }
 
+    /// A moment since which at least as much time passed as since each of the two, by each clock.
+    pub fn earlier(&self, other: &Moment) -> Moment {
+        Moment {
+            monotonic: self.monotonic.min(other.monotonic),
+            boottime: self.boottime.min(other.boottime),
+            wall: self.wall.min(other.wall),
+        }
+    }
+
     /// The time since `earlier` by the monotonic clock, which never runs ahead of the true time that
     /// passed: what another's lease is judged by.
     pub fn shortest_since(&self, earlier: &Moment) -> Duration {

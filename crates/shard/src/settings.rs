@@ -18,6 +18,8 @@ pub const DEFAULT_OBSERVE_INTERVAL_WITH_RELEASE: Duration = Duration::from_secs(
 /// The longest `--replica-id`: the name of a lease is at most 253 bytes (a DNS subdomain), an id is a
 /// DNS label of at most 63 (`k8s.io/apimachinery/pkg/util/validation`, `IsDNS1123Label`).
 const LONGEST_ID: usize = 63;
+/// The longest `--lease-duration`. What stands on a lease and is longer was written by no replica.
+pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(86_400);
 /// More shards than this cost more lease traffic than they can be worth.
 const MOST_SHARDS: u32 = 4096;
 
@@ -157,7 +159,7 @@ impl Settings {
                 why: "a lease lasts whole seconds, at least one (spec.leaseDurationSeconds)",
             });
         }
-        if self.lease_duration > Duration::from_secs(86_400) {
+        if self.lease_duration > LONGEST_DURATION {
             return Err(SettingsError::Duration {
                 flag: "lease-duration",
                 value: self.lease_duration,

@@ -183,5 +183,7 @@ fn why(because: &LostBecause) -> String {
         LostBecause::Deleted => "the lease was deleted".to_owned(),
         LostBecause::OlderEpoch => "somebody acted in a later epoch".to_owned(),
         LostBecause::Twin => "another process has the same replica id".to_owned(),
+        LostBecause::Disagreement => "a replica with other settings acts".to_owned(),
+        LostBecause::Stopped => "this replica stops before it was to act".to_owned(),
     }
 }

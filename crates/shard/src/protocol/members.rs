@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::state::{COLLECT_AFTER_DURATIONS, Phase, Protocol, Purpose, Seen};
 use super::{Action, LostBecause, Note, WriteOp};
+use crate::settings::LONGEST_DURATION;
 use crate::{Lease, LeaseKey, MemberInfo, MemberState, Moment};
 
 impl Protocol {
@@ -14,7 +15,7 @@ impl Protocol {
         let own = self.settings.lease_duration;
         let seconds = lease.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
         let written = Duration::from_secs(seconds);
-        if written <= own * COLLECT_AFTER_DURATIONS { written.max(own) } else { own }
+        if written <= LONGEST_DURATION { written.max(own) } else { own }
     }
 
     pub(super) fn has_ended(&self, seen: &Seen, now: Moment) -> bool {
@@ -34,6 +35,12 @@ impl Protocol {
         }
         lease.holder.as_deref() == Some(&self.settings.replica_id)
             && lease.boot_id.as_deref() == Some(&self.settings.boot_id)
+    }
+
+    /// Whether the own member lease was written by another process with the same id.
+    fn is_anothers(&self, lease: &Lease) -> bool {
+        let is_other = |boot_id: &String| *boot_id != self.settings.boot_id;
+        lease.holder.is_some() && !self.is_mine(lease) && lease.boot_id.as_ref().is_some_and(is_other)
     }
 
     fn own_lease(&self, state: MemberState, now: Moment) -> Lease {
@@ -70,11 +77,12 @@ impl Protocol {
 
     /// Announces this replica, then decides by a read that was sent after it whether to act.
     pub(super) fn join(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let key = self.own_key();
-        if !self.has_listed || !self.may_write(&key, now) {
+        if !self.has_listed || self.meets_foreign(now, actions) {
             return;
         }
-        if self.meets_foreign(now, actions) {
+        // Held still, if only the member lease was deleted.
+        self.keep_what_is_held(now, actions);
+        if !self.may_write(&self.own_key(), now) {
             return;
         }
         let is_announced = self.announced.is_some();
@@ -106,9 +114,16 @@ impl Protocol {
             self.foreign = None;
             return false;
         };
-        if self.is_mine(&seen.lease) || seen.lease.holder.is_none() || self.settings.is_sole {
+        let is_free = seen.lease.holder.is_none() || self.settings.is_sole;
+        let is_ours = seen.lease.boot_id.as_ref() == Some(&self.settings.boot_id);
+        if is_free || is_ours || self.was_member && !self.is_anothers(&seen.lease) {
             self.foreign = None;
             return false;
+        }
+        if self.was_member {
+            // Another process took this one for dead, or the lease was deleted before it wrote it.
+            self.end_as_twin(actions);
+            return true;
         }
         #[cfg(feature = "mutants")]
         if self.settings.has(crate::Mutant::SameIdAccepted) {
@@ -157,12 +172,16 @@ impl Protocol {
             return;
         }
         match self.acting_peer_that_disagrees(now) {
+            // A process that hung for long before it took in the answer joins anew: see `drop_what_ended`.
             None => self.phase = Phase::Acting,
             Some((replica, message)) => {
                 self.announced = None;
                 self.disagreement = Some(message.clone());
-                // Not all of those that saw each other try again together.
-                let spread = crate::fnv1a(self.settings.boot_id.bytes()) % 8;
+                self.lose_all(&LostBecause::Disagreement, actions);
+                // Not all of those that saw each other try again together, nor the same ones each time.
+                self.withdrawals = self.withdrawals.wrapping_add(1);
+                let chosen = self.settings.boot_id.bytes().chain(self.withdrawals.to_le_bytes());
+                let spread = crate::fnv1a(chosen) % 8;
                 self.announce_at = now.monotonic + self.settings.observe_interval * (2 + spread);
                 actions.push(Action::Note(Note::Disagreement { replica, message, is_waiting: true }));
                 if self.may_write(&self.own_key(), now) {
@@ -211,14 +230,19 @@ impl Protocol {
     pub(super) fn renew_member(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let key = self.own_key();
         match self.seen.get(&key) {
-            Some(seen) if seen.lease.holder.is_some() && !self.is_mine(&seen.lease) => {
+            Some(seen) if self.is_anothers(&seen.lease) => {
                 self.end_as_twin(actions);
                 return;
             }
-            // Deleted, or released by hand: it is written again at once.
-            Some(seen) if seen.lease.holder.is_none() => _ = self.owed.insert(key.clone()),
-            None if self.has_listed => _ = self.owed.insert(key.clone()),
-            _ => {}
+            // Edited by hand: it is written again at once.
+            Some(seen) if !self.is_mine(&seen.lease) => _ = self.owed.insert(key.clone()),
+            Some(_) => {}
+            // Deleted: a peer with other settings may have started since.
+            None => {
+                self.rejoin();
+                self.join(now, actions);
+                return;
+            }
         }
         if self.owed.contains(&key) && self.may_write(&key, now) {
             self.write_own(MemberState::Acting, Purpose::Renew, now, actions);
@@ -263,11 +287,6 @@ impl Protocol {
 
     /// Computes which shards are this replica's.
     pub(super) fn divide(&mut self, now: Moment) {
-        if !self.is_live(now) {
-            // Peers take this replica for dead, or soon will: it acquires nothing more.
-            self.wanted.retain(|shard| self.held.contains_key(shard));
-            return;
-        }
         let mut members: Vec<&str> = self
             .live_peers(now)
             .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
@@ -284,7 +303,10 @@ impl Protocol {
     /// Deletes the member leases of replicas that have been dead for long. Only the first of the live
     /// members does, so that they do not do it all at once.
     pub(super) fn collect_dead_members(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let is_first = self.live_peers(now).all(|(id, _, _)| *id > self.settings.replica_id);
+        let is_first = self
+            .live_peers(now)
+            .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
+            .all(|(id, _, _)| *id > self.settings.replica_id);
         if self.phase != Phase::Acting || !is_first {
             return;
         }

@@ -7,16 +7,22 @@
 //!
 //! Rules that hold for any clocks, delays and losses (see DESIGN for the invariants' numbers):
 //!
-//! - Another's lease has ended when this replica has not seen it change for its whole duration (I1).
+//! - Another's lease has ended when this replica has not seen it change for its whole duration (I1). One
+//!   that was not released as replicas do it (blanked by hand, brought back from a backup) counts as held.
 //! - The own deadlines count from before the last successful renewal was sent, by the clock that moved
-//!   most (I1, I6).
+//!   most (I1, I6). A shard's deadline is no later than the member lease's: peers that take this
+//!   replica for dead are right.
 //! - A shard lease that was not there is created, and acted on only after it stood for a whole duration:
-//!   a holder that does not know yet that its lease was deleted has stopped by then.
-//! - Every acquisition raises `leaseTransitions`: the epoch (I5).
+//!   a holder that does not know yet that its lease was deleted has stopped by then. Until then it is
+//!   not released either, or the next holder would not know that it has to wait.
+//! - A shard that is being handed over is handed over: the release may have been stored although its answer
+//!   was lost. When the shard is wanted again it is acquired anew (I1, I7).
+//! - Every acquisition raises `leaseTransitions`, above all that was seen there before: the epoch (I5).
 //! - Every update and deletion names the version that was read (I10).
 //! - A process whose member lease is written by another process with the same id ends (I8).
 //! - A replica that starts announces itself, then reads the leases, and acts only if no replica with
-//!   other settings acts: of two that start together at least one sees the other (I9).
+//!   other settings acts: of two that start together at least one sees the other (I9). One whose member
+//!   lease had ended or was deleted starts anew in this.
 
 mod members;
 mod observe;
@@ -168,6 +174,10 @@ pub enum LostBecause {
     OlderEpoch,
     /// The process has a twin with the same id.
     Twin,
+    /// A peer with other settings acts.
+    Disagreement,
+    /// The process ends before the time came to act on a lease that it had created.
+    Stopped,
 }
 
 /// What people and metrics are told.

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::state::{Held, Phase, Protocol, Purpose, Seen};
+use super::state::{Deleted, Held, LAST_EPOCH, Phase, Protocol, Purpose, Seen};
 use super::{Acquired, Action, LostBecause, Note, WriteError, Written};
 use crate::{Lease, LeaseKey, Moment};
+
+/// How often the deletion of the own member lease is tried when it met another version.
+const CONFLICTS_ON_LEAVING: u32 = 3;
 
 impl Protocol {
     pub(super) fn take_in_list(
@@ -18,12 +21,22 @@ impl Protocol {
         actions: &mut Vec<Action>,
     ) {
         self.has_listed = true;
+        if !is_consistent && version < self.list_version {
+            // From a server whose cache lags: what it does not have may be newer than it.
+            return;
+        }
+        let went_back = is_consistent && version < self.list_version;
+        self.list_version = version;
+        if is_consistent {
+            self.deleted.retain(|_, deleted| deleted.at.monotonic > sent.monotonic);
+        }
         let listed: BTreeSet<LeaseKey> = leases.iter().map(|lease| lease.key.clone()).collect();
         for lease in leases {
-            if self.is_older_than_known(&lease.key, lease.version(), sent, is_consistent) {
+            let is_deleted = self.deleted.get(&lease.key).is_some_and(|deleted| deleted.uid == lease.uid);
+            if is_deleted || self.is_older_than_known(&lease.key, lease.version(), sent, is_consistent) {
                 continue;
             }
-            self.see(lease, now, actions);
+            self.see(lease, went_back, now, actions);
         }
         let gone: Vec<LeaseKey> = self
             .seen
@@ -48,7 +61,7 @@ impl Protocol {
         })
     }
 
-    fn see(&mut self, lease: Arc<Lease>, now: Moment, actions: &mut Vec<Action>) {
+    fn see(&mut self, lease: Arc<Lease>, went_back: bool, now: Moment, actions: &mut Vec<Action>) {
         let key = lease.key.clone();
         #[cfg(feature = "mutants")]
         if self.settings.has(crate::Mutant::ObserveOnlyWanted)
@@ -62,18 +75,35 @@ impl Protocol {
         let is_same = self.seen.get(&key).is_some_and(|known| {
             known.lease.resource_version == lease.resource_version && known.lease.uid == lease.uid
         });
-        if is_same {
+        if is_same && !went_back {
             return;
         }
         if let LeaseKey::Shard(shard) = key
             && self.held.contains_key(&shard)
-            && !self.is_mine(&lease)
             && self.writing.get(&key) != Some(&Purpose::Release)
         {
-            let by = lease.holder.clone().unwrap_or_else(|| "nobody".to_owned());
-            self.lose(shard, LostBecause::Taken { by }, actions);
+            if !self.is_mine(&lease) {
+                let by = lease.holder.clone().unwrap_or_else(|| "nobody".to_owned());
+                self.lose(shard, LostBecause::Taken { by }, actions);
+            } else if self.seen.get(&key).is_some_and(|known| known.lease.uid != lease.uid) {
+                self.lose(shard, LostBecause::Deleted, actions);
+            }
         }
-        self.seen.insert(key, Seen { lease, changed: now });
+        let is_older = self.seen.get(&key).is_some_and(|known| known.lease.version() > lease.version());
+        self.know(lease, went_back || is_older, now);
+    }
+
+    /// Keeps a lease as it is now. One that this process holds and that it did not know of was created by
+    /// it, perhaps with a lost answer: when it may be acted on counts from now.
+    fn know(&mut self, lease: Arc<Lease>, is_doubtful: bool, now: Moment) {
+        if let LeaseKey::Shard(shard) = lease.key {
+            self.note_epoch(shard, lease.transitions.min(LAST_EPOCH));
+            let is_known = self.seen.get(&lease.key).is_some_and(|known| known.lease.uid == lease.uid);
+            if !is_known && self.is_mine(&lease) && !self.settings.is_sole {
+                self.quarantine.insert(shard, now.monotonic + self.settings.lease_duration);
+            }
+        }
+        self.seen.insert(lease.key.clone(), Seen { lease, changed: now, is_doubtful });
     }
 
     fn see_gone(&mut self, key: &LeaseKey, actions: &mut Vec<Action>) {
@@ -102,12 +132,15 @@ impl Protocol {
                             known.lease.version() > lease.version() && known.lease.uid == lease.uid
                         });
                         if !is_known_newer {
-                            self.seen.insert(key.clone(), Seen { lease: Arc::clone(&lease), changed: now });
+                            self.know(Arc::clone(&lease), false, now);
                         }
                         self.wrote(&key, purpose, sent, &lease, now, actions);
                     }
                     Written::Deleted => {
-                        self.seen.remove(&key);
+                        if let Some(seen) = self.seen.remove(&key) {
+                            let uid = seen.lease.uid.clone();
+                            self.deleted.insert(key.clone(), Deleted { uid, at: now });
+                        }
                         match (purpose, key) {
                             (Purpose::Leave, _) => self.has_left = true,
                             (_, LeaseKey::Member(replica)) => {
@@ -123,12 +156,16 @@ impl Protocol {
                 // What it is now is read before anything else is tried.
                 self.retry_at.insert(key.clone(), now.monotonic + self.settings.retry_interval());
                 self.wants_list = Some(true);
-                if purpose == Purpose::Leave || self.phase == Phase::Stopping && purpose == Purpose::Collect {
-                    self.has_left |= purpose == Purpose::Leave;
+                if purpose == Purpose::Leave {
+                    // The answer of the last renewal may have been lost.
+                    self.conflicts_on_leaving += 1;
+                    self.has_left = self.conflicts_on_leaving >= CONFLICTS_ON_LEAVING;
                 }
             }
             Err(WriteError::Failed) => {
                 self.retry_at.insert(key, now.monotonic + self.settings.retry_interval());
+                // It may have happened; another try with the version that was read would then conflict.
+                self.wants_list = Some(true);
                 if purpose == Purpose::Leave {
                     // Peers find out by themselves; a stopping process does not wait for that.
                     self.has_left = true;
@@ -149,6 +186,7 @@ impl Protocol {
         match (purpose, key) {
             (Purpose::Announce, _) => {
                 self.member_renewed = Some(sent);
+                self.was_member = true;
                 if self.disagreement.is_none() && self.phase == Phase::Joining {
                     self.announced = Some(now);
                     self.wants_list = Some(true);
@@ -161,8 +199,8 @@ impl Protocol {
             }
             (Purpose::Renew, LeaseKey::Shard(shard)) => {
                 self.owed.remove(key);
-                if let Some(held) = self.held.get_mut(shard) {
-                    held.renewed = sent;
+                if self.held.contains_key(shard) {
+                    self.shards_renewed.insert(*shard, sent);
                 }
                 actions.push(Action::Note(Note::Renewed { key: key.clone() }));
             }
@@ -171,6 +209,7 @@ impl Protocol {
             }
             (Purpose::Release, LeaseKey::Shard(shard)) => {
                 self.owed.remove(key);
+                self.shards_renewed.remove(shard);
                 if let Some(held) = self.held.remove(shard) {
                     actions.push(Action::Note(Note::Released { shard: *shard, epoch: held.epoch }));
                 }
@@ -192,11 +231,18 @@ impl Protocol {
             // The answer took so long that the term is over before it began.
             return;
         }
-        let waits = how == Acquired::Created && !self.settings.is_sole;
-        let held = Held {
-            acts_from: waits.then(|| now.monotonic + self.settings.lease_duration),
-            ..Held::new(lease.transitions, sent)
-        };
+        let is_mine = self
+            .seen
+            .get(&LeaseKey::Shard(shard))
+            .is_some_and(|seen| self.is_mine(&seen.lease) && seen.lease.uid == lease.uid);
+        let is_latest = self.least_epochs.get(&shard).is_none_or(|least| *least <= lease.transitions);
+        if !is_mine || !is_latest || !matches!(self.phase, Phase::Acting | Phase::Stopping) {
+            // It was overtaken by what happened meanwhile. If it is ours nevertheless, it is acquired anew.
+            return;
+        }
+        let acts_from = self.quarantine.get(&shard).copied().filter(|from| *from > now.monotonic);
+        let held = Held { acts_from, ..Held::new(lease.transitions, sent) };
+        self.shards_renewed.insert(shard, sent);
         self.held.insert(shard, held);
         actions.push(Action::Note(Note::Gained { shard, epoch: lease.transitions, how }));
     }

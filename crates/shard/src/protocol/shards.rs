@@ -1,7 +1,7 @@
 //! Acquiring, renewing and releasing shards.
 
-use super::state::{Phase, Protocol, Purpose};
-use super::{Acquired, Action, WriteOp};
+use super::state::{LAST_EPOCH, Phase, Protocol, Purpose};
+use super::{Acquired, Action, LostBecause, WriteOp};
 use crate::{Lease, LeaseKey, Moment};
 
 impl Protocol {
@@ -12,23 +12,22 @@ impl Protocol {
             }
         }
         for shard in self.held.keys().copied().collect::<Vec<_>>() {
-            if self.wanted.contains(&shard) {
-                self.keep(shard);
-            } else {
+            if !self.wanted.contains(&shard) {
+                self.give_up(shard, now, actions);
+            }
+        }
+        self.keep_what_is_held(now, actions);
+    }
+
+    /// Renews what is held, and goes on with handing over what is being handed over. A shard that is wanted
+    /// again meanwhile is handed over nevertheless: its release may have been stored already, and a drain
+    /// that ended says nothing of writes that began after it.
+    pub(super) fn keep_what_is_held(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        for shard in self.held.keys().copied().collect::<Vec<_>>() {
+            if self.held.get(&shard).is_some_and(|held| held.is_draining) {
                 self.give_up(shard, now, actions);
             }
             self.renew(shard, now, actions);
-        }
-    }
-
-    /// A shard that was to be handed over is this replica's again, as long as it was not released.
-    fn keep(&mut self, shard: u32) {
-        if self.writing.get(&LeaseKey::Shard(shard)) == Some(&Purpose::Release) {
-            return;
-        }
-        if let Some(held) = self.held.get_mut(&shard) {
-            held.is_draining = false;
-            held.is_drained = false;
         }
     }
 
@@ -43,6 +42,14 @@ impl Protocol {
         #[cfg(feature = "mutants")]
         if self.settings.has(crate::Mutant::ReleaseBeforeDrain) {
             held.is_drained = true;
+        }
+        if held.acts_from.is_some_and(|from| from > now.monotonic) {
+            // Nobody but this replica knows that the time to act on this lease has not come. A process that
+            // ends leaves it to expire.
+            if self.phase == Phase::Stopping {
+                self.lose(shard, LostBecause::Stopped, actions);
+            }
+            return;
         }
         if held.is_drained && self.may_write(&key, now) {
             self.write_shard(shard, None, Purpose::Release, now, actions);
@@ -64,14 +71,21 @@ impl Protocol {
         }
         let how = match self.seen.get(&key) {
             None => Acquired::Created,
-            Some(seen) => match &seen.lease.holder {
-                None => Acquired::Free,
-                Some(_) if self.is_mine(&seen.lease) => Acquired::Resumed,
-                Some(_) if !self.has_ended(seen, now) => return,
-                Some(from) => {
-                    Acquired::TakenOver { from: from.clone(), silent: now.shortest_since(&seen.changed) }
+            Some(seen) => {
+                let has_ended = self.has_ended(seen, now);
+                let is_certain = has_ended || !seen.is_doubtful;
+                // A replica that releases its lease takes its boot id off; a person that blanks the holder
+                // leaves it, and the holder does not know yet.
+                let is_released = has_ended || seen.lease.boot_id.is_none();
+                match &seen.lease.holder {
+                    None if is_certain && is_released => Acquired::Free,
+                    Some(_) if is_certain && self.is_mine(&seen.lease) => Acquired::Resumed,
+                    Some(from) if has_ended => {
+                        Acquired::TakenOver { from: from.clone(), silent: now.shortest_since(&seen.changed) }
+                    }
+                    _ => return,
                 }
-            },
+            }
         };
         let holder = Some(self.settings.replica_id.clone());
         self.write_shard(shard, holder, Purpose::Acquire(how), now, actions);
@@ -87,16 +101,12 @@ impl Protocol {
     ) {
         let key = LeaseKey::Shard(shard);
         let known = self.seen.get(&key).map(|seen| &seen.lease);
-        let least = self.least_epochs.get(&shard).copied();
-        let before = known.map_or(0, |known| known.transitions);
+        // What stands on the lease may have been lowered by hand, or lost with it.
+        let before = self.least_epochs.get(&shard).copied();
         let is_acquisition = matches!(purpose, Purpose::Acquire(_));
-        let transitions = if is_acquisition {
-            // A lease that is made anew starts at 0 only when nobody is known to have acted before.
-            let next = if known.is_some() { before + 1 } else { 0 };
-            least.map_or(next, |least| next.max(least + 1))
-        } else {
-            before
-        };
+        // A lease that is made anew starts at 0 only when nobody is known to have acted before.
+        let next = before.map_or(0, |before| before + u64::from(is_acquisition));
+        let transitions = next.min(LAST_EPOCH);
         let lease = Lease {
             uid: known.map(|known| known.uid.clone()).unwrap_or_default(),
             resource_version: known.map(|known| known.resource_version.clone()).unwrap_or_default(),
@@ -119,8 +129,8 @@ impl Protocol {
         self.wanted.clear();
         for shard in self.held.keys().copied().collect::<Vec<_>>() {
             self.give_up(shard, now, actions);
-            self.renew(shard, now, actions);
         }
+        self.keep_what_is_held(now, actions);
         if !self.held.is_empty() || !self.writing.is_empty() {
             return;
         }
@@ -129,6 +139,9 @@ impl Protocol {
             && !self.has_left
             && let Some(seen) = self.seen.get(&key).filter(|seen| self.is_mine(&seen.lease))
         {
+            if !self.may_write(&key, now) {
+                return;
+            }
             let lease = Lease::clone(&seen.lease);
             self.writing.insert(key, Purpose::Leave);
             actions.push(Action::Write { op: WriteOp::Delete, lease });

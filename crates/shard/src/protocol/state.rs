@@ -7,6 +7,9 @@ use crate::{Lease, LeaseKey, Moment, Settings};
 
 /// Member leases are collected after so many durations without a change.
 pub(super) const COLLECT_AFTER_DURATIONS: u32 = 10;
+/// `spec.leaseTransitions` is an `int32`: an epoch that somebody wrote there by hand can be so high that
+/// none is higher.
+pub(super) const LAST_EPOCH: u64 = i32::MAX as u64;
 
 /// A lease as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +17,15 @@ pub(super) struct Seen {
     pub(super) lease: Arc<Lease>,
     /// When this version was first seen here.
     pub(super) changed: Moment,
+    /// Whether the store went back to this version: who holds the lease now may know a later one.
+    pub(super) is_doubtful: bool,
+}
+
+/// A lease that is known to have been deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Deleted {
+    pub(super) uid: String,
+    pub(super) at: Moment,
 }
 
 /// A shard that this replica holds.
@@ -21,7 +33,8 @@ pub(super) struct Seen {
 pub struct Held {
     /// The term.
     pub epoch: u64,
-    /// Before the last successful renewal was sent.
+    /// Before the last successful renewal was sent: of the shard's lease or of the member lease, what is
+    /// earlier.
     pub renewed: Moment,
     /// On the monotonic clock: before this nothing is done for the shard, because a holder may not know
     /// yet that its lease was deleted.
@@ -83,8 +96,16 @@ pub struct Protocol {
     pub(super) writing: BTreeMap<LeaseKey, Purpose>,
     pub(super) retry_at: BTreeMap<LeaseKey, Duration>,
     pub(super) held: BTreeMap<u32, Held>,
+    /// Of held shards: before the last successful renewal of the shard's own lease was sent.
+    pub(super) shards_renewed: BTreeMap<u32, Moment>,
+    /// Of leases that this process created: on the monotonic clock, when they may be acted on.
+    pub(super) quarantine: BTreeMap<u32, Duration>,
+    /// Leases that this process deleted, until a read confirms it.
+    pub(super) deleted: BTreeMap<LeaseKey, Deleted>,
+    /// The resourceVersion of the newest list.
+    pub(super) list_version: u64,
     pub(super) wanted: BTreeSet<u32>,
-    /// Epochs that somebody is known to have acted in.
+    /// The latest epochs that were seen on a lease or that somebody is known to have acted in.
     pub(super) least_epochs: BTreeMap<u32, u64>,
     /// Before the last successful write of the member lease was sent.
     pub(super) member_renewed: Option<Moment>,
@@ -96,8 +117,14 @@ pub struct Protocol {
     pub(super) disagreement: Option<String>,
     /// On the monotonic clock: when the announcement is tried again after a disagreement.
     pub(super) announce_at: Duration,
+    /// How often this replica announced itself and then met a peer that disagrees.
+    pub(super) withdrawals: u32,
+    /// Whether this process ever wrote its member lease.
+    pub(super) was_member: bool,
     pub(super) warned_of: BTreeSet<String>,
     pub(super) has_left: bool,
+    /// How often the member lease could not be deleted because it had changed.
+    pub(super) conflicts_on_leaving: u32,
     pub(super) has_twin: bool,
 }
 
@@ -119,6 +146,10 @@ impl Protocol {
             writing: BTreeMap::new(),
             retry_at: BTreeMap::new(),
             held: BTreeMap::new(),
+            shards_renewed: BTreeMap::new(),
+            quarantine: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            list_version: 0,
             wanted: BTreeSet::new(),
             least_epochs: BTreeMap::new(),
             member_renewed: None,
@@ -126,8 +157,11 @@ impl Protocol {
             foreign: None,
             disagreement: None,
             announce_at: now.monotonic,
+            withdrawals: 0,
+            was_member: false,
             warned_of: BTreeSet::new(),
             has_left: false,
+            conflicts_on_leaving: 0,
             has_twin: false,
         }
     }
@@ -168,8 +202,8 @@ impl Protocol {
                 }
             }
             Event::EpochSeen { shard, epoch } => {
-                let least = self.least_epochs.entry(shard).or_default();
-                *least = epoch.max(*least);
+                let epoch = epoch.min(LAST_EPOCH);
+                self.note_epoch(shard, epoch);
                 if self.held.get(&shard).is_some_and(|held| held.epoch < epoch) {
                     self.lose(shard, LostBecause::OlderEpoch, &mut actions);
                 }
@@ -203,6 +237,15 @@ impl Protocol {
     /// How this replica stands.
     pub fn standing(&self, now: Moment) -> Standing {
         match self.phase {
+            Phase::Joining | Phase::Acting
+                if self.was_member && self.disagreement.is_none() && !self.is_live(now) =>
+            {
+                Standing::CutOff {
+                    message:
+                        "the API server has not taken this replica's renewals for as long as its leases last"
+                            .to_owned(),
+                }
+            }
             Phase::Joining => match (&self.disagreement, &self.foreign) {
                 (Some(message), _) => Standing::Waiting { message: message.clone() },
                 (None, Some(_)) => Standing::Joining {
@@ -214,11 +257,6 @@ impl Protocol {
                 (None, None) => {
                     Standing::Joining { message: "the leases were not read and written yet".to_owned() }
                 }
-            },
-            Phase::Acting if !self.is_live(now) => Standing::CutOff {
-                message:
-                    "the API server has not taken this replica's renewals for as long as its leases last"
-                        .to_owned(),
             },
             Phase::Acting => {
                 let acts = |shard: &&u32| {
@@ -237,10 +275,8 @@ impl Protocol {
 
     /// Does what time and state ask for.
     fn advance(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.settle_deadlines();
         self.drop_what_ended(now, actions);
-        if self.phase == Phase::Ended {
-            return;
-        }
         if now.monotonic >= self.next_renew {
             self.begin_interval(now, actions);
         }
@@ -248,8 +284,10 @@ impl Protocol {
             Phase::Joining => self.join(now, actions),
             Phase::Acting => {
                 self.renew_member(now, actions);
-                self.divide(now);
-                self.tend_shards(now, actions);
+                if self.phase == Phase::Acting {
+                    self.divide(now);
+                    self.tend_shards(now, actions);
+                }
             }
             Phase::Stopping => self.stop(now, actions),
             Phase::Ended => {}
@@ -288,6 +326,7 @@ impl Protocol {
 
     pub(super) fn lose(&mut self, shard: u32, because: LostBecause, actions: &mut Vec<Action>) {
         let Some(held) = self.held.remove(&shard) else { return };
+        self.shards_renewed.remove(&shard);
         self.owed.remove(&LeaseKey::Shard(shard));
         actions.push(Action::Note(Note::Lost { shard, epoch: held.epoch, because }));
     }
@@ -299,8 +338,32 @@ impl Protocol {
         }
     }
 
+    /// A shard is held no longer than the member lease: see [`Held::renewed`].
+    fn settle_deadlines(&mut self) {
+        for (shard, held) in &mut self.held {
+            if let (Some(own), Some(member)) = (self.shards_renewed.get(shard), self.member_renewed) {
+                held.renewed = own.earlier(&member);
+            }
+        }
+    }
+
+    pub(super) fn note_epoch(&mut self, shard: u32, epoch: u64) {
+        let least = self.least_epochs.entry(shard).or_default();
+        *least = epoch.max(*least);
+    }
+
+    /// Starts anew with the announcement, because peers may have acted as if this replica were not there.
+    pub(super) fn rejoin(&mut self) {
+        self.phase = Phase::Joining;
+        self.announced = None;
+        self.wanted.clear();
+        self.owed.remove(&self.own_key());
+        self.wants_list = Some(true);
+    }
+
     fn drop_what_ended(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let hold_until = self.settings.hold_until();
+        self.quarantine.retain(|_, until| *until > now.monotonic);
         let ended: Vec<u32> = self
             .held
             .iter()
@@ -309,6 +372,9 @@ impl Protocol {
             .collect();
         for shard in ended {
             self.lose(shard, LostBecause::Deadline, actions);
+        }
+        if self.phase == Phase::Acting && !self.is_live(now) {
+            self.rejoin();
         }
     }
 
@@ -344,11 +410,14 @@ impl Protocol {
             consider(held.renewed.monotonic + hold_until);
             held.acts_from.into_iter().for_each(&mut consider);
         }
+        if let (Phase::Acting, Some(sent)) = (self.phase, self.member_renewed) {
+            consider(sent.monotonic + hold_until);
+        }
         if self.disagreement.is_some() {
             consider(self.announce_at);
         }
-        if let Some((_, _, since)) = &self.foreign {
-            consider(since.monotonic + self.settings.lease_duration);
+        if let (Some((_, _, since)), Some(seen)) = (&self.foreign, self.seen.get(&self.own_key())) {
+            consider(since.monotonic + self.duration_of(&seen.lease));
         }
         self.consider_ends(&mut consider);
         next
@@ -363,11 +432,7 @@ impl Protocol {
         for (key, seen) in &self.seen {
             let concerns = match key {
                 LeaseKey::Member(id) => *id != self.settings.replica_id && seen.lease.holder.is_some(),
-                LeaseKey::Shard(shard) => {
-                    self.wanted.contains(shard)
-                        && !self.held.contains_key(shard)
-                        && seen.lease.holder.is_some()
-                }
+                LeaseKey::Shard(shard) => self.wanted.contains(shard) && !self.held.contains_key(shard),
             };
             if concerns {
                 consider(seen.changed.monotonic + self.duration_of(&seen.lease));

@@ -1,0 +1,119 @@
+//! I9: replicas with different `--shards` never act together. The world checks it after each step.
+
+use super::world::{World, ms, s};
+use crate::{Assignment, LeaseKey, Note, Standing};
+
+fn acts(world: &World, replica: usize) -> bool {
+    !world.shards_of(replica).is_empty()
+}
+
+#[test]
+fn sc14_sc40_i9_a_newcomer_with_other_settings_waits_until_the_others_are_gone() {
+    let mut other = World::settings("b", 4);
+    other.assignment = Assignment::Rendezvous;
+    for newcomer in [World::settings("b", 8), World::settings("b", 2), other] {
+        let mut world = World::at_rest(1, 4);
+        let newcomer = world.start(newcomer);
+        world.run_for(s(120));
+        assert!(
+            matches!(world.standing(newcomer), Standing::Waiting { .. }),
+            "{:?}",
+            world.standing(newcomer)
+        );
+        assert!(world.shards_of(0).len() == 4 && !acts(&world, newcomer));
+        let told = |note: &&Note| matches!(note, Note::Disagreement { is_waiting: true, message, .. } if message.contains("--shards 4"));
+        assert!(world.notes_of(newcomer).iter().any(told));
+        world.stop(0);
+        world.run_for(s(120));
+        assert!(acts(&world, newcomer), "{:#?}", world.summary());
+        assert!(world.notes_of(newcomer).contains(&&Note::Agreement));
+    }
+}
+
+#[test]
+fn i9_those_that_start_together_never_both_act_and_one_kind_wins() {
+    for apart in [0, 1, 4, 5, 6, 9, 10, 11, 19, 20, 30, 500, 2000] {
+        let mut world = World::new();
+        let one = world.start(World::settings("a", 4));
+        world.run_for(ms(apart));
+        let other = world.start(World::settings("b", 8));
+        world.run_for(s(150));
+        assert!(acts(&world, one) != acts(&world, other), "{apart}: {:#?}", world.summary());
+    }
+}
+
+#[test]
+fn i9_a_mixed_start_ends_with_all_of_one_kind_acting() {
+    for apart in [0, 3, 7, 12, 400] {
+        let mut world = World::new();
+        for (id, shards) in [("a", 4), ("b", 8), ("c", 4), ("d", 8)] {
+            world.start(World::settings(id, shards));
+            world.run_for(ms(apart));
+        }
+        world.run_for(s(200));
+        let acting: Vec<bool> = (0..4).map(|replica| acts(&world, replica)).collect();
+        assert!(
+            acting == [true, false, true, false] || acting == [false, true, false, true],
+            "{apart}: {acting:?} {:#?}",
+            world.summary()
+        );
+    }
+}
+
+#[test]
+fn i9_one_that_was_away_looks_again_before_it_acts() {
+    for away in [26, 31, 35, 60, 90] {
+        // Cut off, or hung.
+        for is_cut in [true, false] {
+            let mut world = World::at_rest(1, 4);
+            let newcomer = world.start(World::settings("b", 2));
+            world.run_for(s(20));
+            if is_cut {
+                world.replicas[0].network.is_cut = true;
+            } else {
+                world.pause(0);
+            }
+            world.run_for(s(away));
+            world.replicas[0].network.is_cut = false;
+            world.resume(0);
+            world.run_for(s(200));
+            assert!(acts(&world, 0) != acts(&world, newcomer), "{away}: {:#?}", world.summary());
+        }
+    }
+}
+
+#[test]
+fn i9_a_member_lease_that_was_deleted_lets_no_other_in() {
+    for cut in [0, 10, 40] {
+        let mut world = World::at_rest(1, 4);
+        let newcomer = world.start(World::settings("b", 8));
+        world.run_for(s(20));
+        world.replicas[0].network.is_cut = cut > 0;
+        world.delete(&LeaseKey::Member("r-0".into()));
+        world.run_for(s(cut));
+        world.replicas[0].network.is_cut = false;
+        world.run_for(s(200));
+        assert!(acts(&world, 0) != acts(&world, newcomer), "{cut}: {:#?}", world.summary());
+    }
+}
+
+#[test]
+fn sc28_sc40_other_durations_are_warned_about_and_never_let_two_act() {
+    for (duration, interval) in [(300, 10), (2, 0), (60, 20)] {
+        let mut world = World::at_rest(1, 4);
+        let mut other = World::settings("b", 4);
+        other.lease_duration = s(duration);
+        other.renew_interval = if interval == 0 { ms(500) } else { s(interval) };
+        let other = world.start(other);
+        world.run_for(s(100));
+        world.replicas[0].network.is_cut = true;
+        world.run_for(s(60));
+        world.replicas[0].network.is_cut = false;
+        world.run_for(s(60));
+        world.replicas[other].network.is_cut = true;
+        world.run_for(s(400));
+        assert_eq!(world.shards_of(0).len(), 4);
+        let told = |note: &&Note| matches!(note, Note::Disagreement { is_waiting: false, message, .. } if message.contains("--lease-duration"));
+        assert!(world.notes_of(0).iter().any(told));
+    }
+}

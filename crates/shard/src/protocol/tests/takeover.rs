@@ -1,0 +1,86 @@
+//! How long a shard has no owner after its owner died, in all phases of the poll.
+
+use std::time::Duration;
+
+use super::world::{World, ms, s};
+use crate::Acquired;
+use crate::Note;
+
+/// Over deaths in each phase of an interval, in steps of 170 ms, and starts of the replicas at various
+/// distances: the longest time that a shard had no owner, its mean, and the longest time until all shards,
+/// also those that only changed hands because there was one replica less, had their owner.
+fn worst(observe: Duration) -> (Duration, Duration, Duration) {
+    let (mut worst, mut sum, mut count, mut at_rest) = (Duration::ZERO, Duration::ZERO, 0, Duration::ZERO);
+    for apart in [ms(0), ms(1), ms(15), ms(700), ms(3300), ms(4990)] {
+        let mut start = World::new();
+        start.latency = ms(10);
+        for index in 0..3 {
+            let mut settings = World::settings(&format!("r-{index}"), 6);
+            settings.observe_interval = observe;
+            start.start(settings);
+            start.run_for(apart);
+        }
+        start.run_for(s(90));
+        start.assert_covered();
+        start.checks.measures_gaps = true;
+        for step in 0..59 {
+            let mut world = start.clone();
+            world.run_for(ms(170) * step);
+            world.checks.reset();
+            world.kill(1);
+            at_rest = at_rest.max(world.run_until_that(s(60), World::is_covered));
+            let gap = world.checks.longest_gap;
+            (worst, sum, count) = (worst.max(gap), sum + gap, count + 1);
+        }
+    }
+    (worst, sum / count, at_rest)
+}
+
+#[test]
+fn sc24_sc25_i2_takeover_takes_at_most_duration_plus_interval_in_the_worst_phase() {
+    let (default, mean, at_rest) = worst(crate::DEFAULT_OBSERVE_INTERVAL);
+    println!("takeover, default flags: worst {default:?}, mean {mean:?}; all at rest after {at_rest:?}");
+    assert!(default <= s(33) && at_rest <= s(40), "{default:?} {at_rest:?}");
+    let (tick, mean, _) = worst(crate::DEFAULT_RENEW_INTERVAL);
+    println!("takeover, --lease-observe-interval 10s: worst {tick:?}, mean {mean:?}");
+    // The bound of the contract, and the time of two requests.
+    assert!(tick <= s(40) + ms(40), "{tick:?}");
+}
+
+/// `i2`: the replica wakes when the lease ends, not at its next tick.
+#[test]
+fn i2_a_lease_that_ends_is_taken_at_that_instant() {
+    for phase in 0..20 {
+        let mut world = World::at_rest(2, 2);
+        for replica in &mut world.replicas {
+            // Nothing but the timer wakes them between ticks.
+            assert_eq!(replica.protocol.settings().observe_interval, s(2));
+        }
+        world.run_for(ms(500) * phase);
+        world.kill(0);
+        world.run_until_that(s(60), World::is_covered);
+        let silent = world.notes_of(1).into_iter().find_map(|note| match note {
+            Note::Gained { how: Acquired::TakenOver { silent, from }, .. } if from == "r-0" => Some(*silent),
+            _ => None,
+        });
+        let silent = silent.unwrap();
+        assert!(silent >= s(30) && silent <= s(30) + ms(10), "{silent:?}");
+    }
+}
+
+#[test]
+fn i2_no_shard_is_without_an_owner_for_longer_than_forty_seconds_through_a_rolling_restart() {
+    let mut world = World::at_rest(3, 8);
+    world.checks.measures_gaps = true;
+    world.checks.reset();
+    for (old, id) in [(0, "s-0"), (1, "s-1"), (2, "s-2")] {
+        world.start(World::settings(id, 8));
+        world.run_for(s(12));
+        world.stop(old);
+        world.run_for(s(47));
+    }
+    world.run_for(s(60));
+    world.assert_covered();
+    println!("longest gap in a rolling restart: {:?}", world.checks.longest_gap);
+    assert!(world.checks.longest_gap <= s(34), "{:?}", world.checks.longest_gap);
+}
