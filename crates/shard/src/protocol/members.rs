@@ -80,6 +80,9 @@ impl Protocol {
         if !self.has_listed || self.meets_foreign(now, actions) {
             return;
         }
+        if !self.was_member && self.has_unannounced_holder(now) {
+            return;
+        }
         // Held still, if only the member lease was deleted.
         self.keep_what_is_held(now, actions);
         if !self.may_write(&self.own_key(), now) {
@@ -101,6 +104,19 @@ impl Protocol {
         if !is_announced {
             self.write_own(MemberState::Acting, Purpose::Announce, now, actions);
         }
+    }
+
+    /// Whether a shard is held by a process whose member lease is not there, because it was deleted by hand,
+    /// or by another process with this one's id: nobody can tell what settings it runs with, and it does not
+    /// know yet that it has to announce itself anew.
+    fn has_unannounced_holder(&self, now: Moment) -> bool {
+        self.seen.iter().any(|(key, seen)| {
+            let (LeaseKey::Shard(_), Some(holder)) = (key, &seen.lease.holder) else { return false };
+            let member = self.seen.get(&LeaseKey::Member(holder.clone()));
+            let is_unannounced = *holder == self.settings.replica_id
+                || member.is_none_or(|member| member.lease.holder.as_ref() != Some(holder));
+            is_unannounced && !self.is_mine(&seen.lease) && !self.has_ended(seen, now)
+        })
     }
 
     fn renewal_of_waiting_due(&self) -> Duration {

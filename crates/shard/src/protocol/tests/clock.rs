@@ -50,11 +50,6 @@ impl Clock {
         self.mark = now;
     }
 
-    pub(super) fn set_rate(&mut self, now: Duration, rate: u32) {
-        self.set_mark(now);
-        self.rate = rate;
-    }
-
     pub(super) fn suspend(&mut self, now: Duration, is_suspended: bool) {
         self.set_mark(now);
         self.is_suspended = is_suspended;

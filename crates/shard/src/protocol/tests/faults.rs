@@ -12,12 +12,13 @@ fn two() -> World {
 }
 
 fn lost(world: &World, replica: usize) -> Vec<&LostBecause> {
-    let lost = |note: &&Note| matches!(note, Note::Lost { .. });
-    let because = |note| match note {
-        &Note::Lost { ref because, .. } => because,
-        _ => unreachable!(),
-    };
-    world.notes_of(replica).into_iter().filter(lost).map(because).collect()
+    let notes = world.notes_of(replica).into_iter();
+    notes
+        .filter_map(|note| match note {
+            Note::Lost { because, .. } => Some(because),
+            _ => None,
+        })
+        .collect()
 }
 
 #[test]

@@ -3,6 +3,10 @@ mod checks;
 mod clock;
 mod contract;
 mod faults;
+mod machine;
+mod model;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod store;
 mod takeover;
 mod world;

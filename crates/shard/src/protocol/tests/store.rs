@@ -24,6 +24,15 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// A store of these leases, its last version and the number of uids given out.
+    pub(super) fn of(leases: Leases, (version, uids): (u64, u64)) -> Self {
+        Self { leases, version, uids, ..Self::default() }
+    }
+
+    pub(super) fn parts(self) -> (Leases, (u64, u64)) {
+        (self.leases, (self.version, self.uids))
+    }
+
     pub(super) fn write(
         &mut self,
         op: WriteOp,

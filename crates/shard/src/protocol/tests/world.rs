@@ -201,7 +201,7 @@ impl World {
     pub(super) fn run_until_that(&mut self, most: Duration, condition: impl Fn(&World) -> bool) -> Duration {
         let (start, end) = (self.now, self.now + most);
         while !condition(self) {
-            let next = self.next_instant().unwrap_or(end).min(self.now + ms(20)).max(self.now);
+            let next = self.next_instant().unwrap_or(end).min(self.now + ms(500)).max(self.now);
             assert!(next <= end, "not within {most:?}: {:#?}", self.summary());
             self.now = next;
             if self.next_instant().is_some_and(|at| at <= self.now) {
@@ -232,7 +232,7 @@ impl World {
             let Some(pending) = self.queue.remove(&key) else { return };
             match pending {
                 Pending::Arrive { replica, sent, sent_at, action } => {
-                    self.arrive(replica, sent, sent_at, &action)
+                    self.arrive(replica, sent, sent_at, &action);
                 }
                 Pending::Deliver { replica, event } => self.step(replica, event),
             }
