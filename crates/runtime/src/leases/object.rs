@@ -134,7 +134,7 @@ mod tests {
         Settings::new(ProcessKind::ControllerManager, "cm-0", "boot-1")
     }
 
-    fn stored(name: &str, annotations: Value, spec: Value) -> DynamicObject {
+    fn stored(name: &str, annotations: &Value, spec: &Value) -> DynamicObject {
         serde_json::from_value(json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": name, "namespace": "n", "uid": "u", "resourceVersion": "7",
@@ -172,7 +172,7 @@ mod tests {
             };
             let name = lease.key.name(&settings());
             let base =
-                stored(&name, json!({"other.io/x": "y"}), json!({"strategy": "OldestEmulationVersion"}));
+                stored(&name, &json!({"other.io/x": "y"}), &json!({"strategy": "OldestEmulationVersion"}));
             let object = build(&settings(), "n", &lease, Some(base));
             assert_eq!(read(&object), lease);
             assert_eq!(object.metadata.name.as_deref(), Some(name.as_str()));
@@ -193,24 +193,24 @@ mod tests {
     fn hostile_values_are_read_without_harm() {
         let spec = json!({"holderIdentity": "  ", "leaseDurationSeconds": 0, "leaseTransitions": -3,
             "renewTime": "9999-12-30T00:00:00.000000Z", "acquireTime": "-009999-01-01T00:00:00Z"});
-        let lease = read(&stored("convoy-cm-shard-0", json!({}), spec));
+        let lease = read(&stored("convoy-cm-shard-0", &json!({}), &spec));
         assert_eq!((lease.holder, lease.duration_seconds, lease.transitions), (None, Some(0), 0));
         assert!(lease.renewed.is_some() && lease.acquired.is_none());
         let spec = json!({"holderIdentity": 7, "leaseDurationSeconds": 2_147_483_648_i64,
             "leaseTransitions": u64::MAX, "renewTime": {}, "acquireTime": "yesterday"});
-        let lease = read(&stored("convoy-cm-shard-0", json!({}), spec));
+        let lease = read(&stored("convoy-cm-shard-0", &json!({}), &spec));
         assert_eq!((lease.holder.clone(), lease.duration_seconds), (None, Some(2_147_483_648)));
         assert_eq!((lease.renewed, lease.acquired), (None, None));
         // A term that cannot be counted on is written as the last that can.
         let lease = Lease { transitions: u64::MAX, ..lease };
         assert_eq!(build(&settings(), "n", &lease, None).data["spec"]["leaseTransitions"], i32::MAX);
         for spec in [json!(null), json!([]), json!("x")] {
-            assert_eq!(read(&stored("convoy-cm-shard-0", json!({}), spec)).holder, None);
+            assert_eq!(read(&stored("convoy-cm-shard-0", &json!({}), &spec)).holder, None);
         }
         let annotations =
             json!({annotation::SHARDS: "0", annotation::RENEW_INTERVAL: "-1", annotation::STATE: "?"});
-        let member = read(&stored("convoy-cm-member-x", annotations, json!({}))).member.unwrap();
+        let member = read(&stored("convoy-cm-member-x", &annotations, &json!({}))).member.unwrap();
         assert_eq!((member.shards, member.renew_interval, member.state), (None, None, MemberState::Acting));
-        assert!(parse(ProcessKind::Observer, &stored("convoy-cm-shard-0", json!({}), json!({}))).is_none());
+        assert!(parse(ProcessKind::Observer, &stored("convoy-cm-shard-0", &json!({}), &json!({}))).is_none());
     }
 }
