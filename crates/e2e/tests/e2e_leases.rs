@@ -128,7 +128,7 @@ fn seconds(value: &Value) -> f64 {
 }
 
 #[test]
-fn sc03_sc18_sc24_sc25_two_replicas_share_the_shards_and_one_takes_all_when_the_other_is_killed() {
+fn sc02_sc03_sc04_sc18_sc24_sc25_two_replicas_share_the_shards_and_one_takes_all_when_the_other_is_killed() {
     let world = World::start();
     let one = world.replica("controller-manager", "cm-0", &[]);
     let two = world.replica("controller-manager", "cm-1", &[]);
@@ -170,7 +170,7 @@ fn sc03_sc18_sc24_sc25_two_replicas_share_the_shards_and_one_takes_all_when_the_
 }
 
 #[test]
-fn sc10_sc34_sc36_only_get_list_create_update_delete_of_leases_are_used() {
+fn sc10_sc34_sc35_sc36_only_get_list_create_update_delete_of_leases_are_used() {
     let world = World::start();
     let flags = ["--release-member-on-exit"];
     let manager = world.replica("controller-manager", "cm-0", &flags);

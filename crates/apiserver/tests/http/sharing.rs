@@ -141,7 +141,7 @@ fn sc12_no_verb_sets_changes_or_removes_the_shard_label() {
     assert_eq!(label(&created), Some(wanted.as_str()));
     let one = format!("{RELEASES}/web");
     let apply = |manager: &str| format!("{one}?fieldManager={manager}");
-    let mut bare = created.clone();
+    let mut bare = created;
     bare["metadata"].as_object_mut().unwrap().remove("labels");
     let writes = [
         ("PUT", one.clone(), JSON, bare),
