@@ -63,6 +63,8 @@ pub mod field_manager {
 pub mod label {
     /// On convoy's own objects: the shard that works on the object. Written by the apiserver alone.
     pub const SHARD: &str = "convoy.kumodo.io/shard";
+    /// On ReleaseInventories: the uid of the Release, so that those of one Release can be listed.
+    pub const INVENTORY_OF: &str = "convoy.kumodo.io/inventory-of";
     /// On target objects: `convoy`.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
     /// The value of [`MANAGED_BY`].

@@ -26,6 +26,7 @@ pub trait Transport: Send + Sync + 'static {
 pub(crate) struct OverClient(pub(crate) kube::Client);
 
 impl Transport for OverClient {
+    #[expect(clippy::disallowed_methods, reason = "`Target` asks for ownership before it sends")]
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Bytes>, RequestError>> {
         let whole = async {
             let response = self.0.send(request).await.map_err(|error| RequestError::of_transport(&error))?;

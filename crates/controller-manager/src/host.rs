@@ -1,44 +1,48 @@
-//! Writes to convoy's own API server.
+//! Convoy's own API server: what is read there, and the writer.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use convoy_api::{Kind, ReleaseInventory, encode, field_manager, finalizer};
-use convoy_runtime::StoreKey;
-use jiff::Timestamp;
+use convoy_api::{Kind, Release, ReleaseInventory, field_manager, label};
+use convoy_apply::NotOwner;
+use convoy_runtime::{HostWriteError, HostWriter, Shards, StoreKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
-};
-use serde_json::{Map, Value, json};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use serde::de::DeserializeOwned;
 
 /// A write or read of a host object that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{action} {kind} {object}")]
-pub(crate) struct HostError {
-    action: &'static str,
-    kind: &'static str,
-    object: StoreKey,
-    #[source]
-    source: Box<kube::Error>,
+pub(crate) enum HostError {
+    #[error("reading {kind} {object}")]
+    Read {
+        kind: &'static str,
+        object: StoreKey,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The object is not what its name says.
+    #[error("using {kind} {object}: {by}")]
+    Taken { kind: &'static str, object: StoreKey, by: String },
+    #[error(transparent)]
+    Write(#[from] HostWriteError),
 }
 
 impl HostError {
-    /// An object that is not what its name says.
-    pub(crate) fn taken(kind: &'static str, object: StoreKey, by: String) -> Self {
-        let source = Box::new(kube::Error::Service(by.into()));
-        HostError { action: "using", kind, object, source }
-    }
-
-    /// Whether there is no such object.
-    pub(crate) fn is_not_found(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if status.code == 404)
-    }
-
     /// Whether the object is not what it was when it was read, or is gone: its own event brings the
     /// next look.
     pub(crate) fn is_stale(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if matches!(status.code, 404 | 409))
+        matches!(self, HostError::Write(error) if error.is_stale())
+    }
+
+    /// Whether nothing was written because the shard is another replica's.
+    pub(crate) fn is_not_owner(&self) -> bool {
+        matches!(self, HostError::Write(error) if error.is_not_owner())
+    }
+
+    /// For work that was given up before a write to the host was tried.
+    pub(crate) fn not_owner(shard: u32) -> Self {
+        HostError::Write(NotOwner { shard }.into())
     }
 }
 
@@ -46,17 +50,14 @@ impl HostError {
 #[derive(Clone)]
 pub(crate) struct Host {
     client: Client,
-    replica: String,
+    /// What may write there.
+    pub(crate) writer: HostWriter,
 }
 
 impl Host {
-    pub(crate) fn new(client: Client, replica: String) -> Self {
-        Self { client, replica }
-    }
-
-    /// The replica that writes.
-    pub(crate) fn replica(&self) -> &str {
-        &self.replica
+    pub(crate) fn new(client: Client, replica: String, shards: Shards) -> Self {
+        let writer = HostWriter::new(client.clone(), field_manager::CONTROLLER_MANAGER, replica, shards);
+        Self { client, writer }
     }
 
     fn api<K: Kind>(&self, namespace: &str) -> Api<DynamicObject> {
@@ -70,118 +71,40 @@ impl Host {
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
-    fn failed<K: Kind>(action: &'static str, key: &StoreKey) -> impl FnOnce(kube::Error) -> HostError {
+    fn failed(kind: &'static str, key: &StoreKey) -> impl Fn(kube::Error) -> HostError {
         let object = key.clone();
-        move |error| HostError { action, kind: K::KIND, object, source: Box::new(error) }
+        move |error| HostError::Read { kind, object: object.clone(), source: Box::new(error) }
     }
 
-    /// Applies the status fields that the controller-manager owns.
-    pub(crate) async fn apply_status<K: Kind>(
-        &self,
-        key: &StoreKey,
-        uid: &str,
-        status: &Map<String, Value>,
-    ) -> Result<(), HostError> {
-        let patch = json!({
-            "apiVersion": K::API_VERSION,
-            "kind": K::KIND,
-            // The uid makes the write fail when the object was deleted and made again meanwhile.
-            "metadata": { "namespace": key.namespace, "name": key.name, "uid": uid },
-            "status": status,
-        });
-        let params = PatchParams::apply(field_manager::CONTROLLER_MANAGER).force();
-        self.api::<K>(&key.namespace)
-            .patch_status(&key.name, &params, &Patch::Apply(&patch))
-            .await
-            .map(|_| ())
-            .map_err(Self::failed::<K>("writing the status of", key))
-    }
-
-    /// Sets the finalizers of an object, if it is still as it was read.
-    pub(crate) async fn set_finalizers<K: Kind>(
-        &self,
-        key: &StoreKey,
-        resource_version: &str,
-        finalizers: &[String],
-    ) -> Result<(), HostError> {
-        let patch = json!({"metadata": {"resourceVersion": resource_version, "finalizers": finalizers}});
-        let params = PatchParams {
-            field_manager: Some(field_manager::CONTROLLER_MANAGER.to_owned()),
-            ..PatchParams::default()
+    async fn get<K: Kind + DeserializeOwned>(&self, key: &StoreKey) -> Result<Option<K>, HostError> {
+        let failed = Self::failed(K::KIND, key);
+        let Some(object) = self.api::<K>(&key.namespace).get_opt(&key.name).await.map_err(&failed)? else {
+            return Ok(None);
         };
-        self.api::<K>(&key.namespace)
-            .patch(&key.name, &params, &Patch::Merge(&patch))
-            .await
-            .map(|_| ())
-            .map_err(Self::failed::<K>("writing the finalizers of", key))
+        let decoded = serde_json::to_value(object).and_then(serde_json::from_value);
+        decoded.map(Some).map_err(|error| failed(kube::Error::SerdeError(error)))
     }
 
     /// One inventory as it is now; none when it does not exist.
     pub(crate) async fn inventory(&self, key: &StoreKey) -> Result<Option<ReleaseInventory>, HostError> {
-        let failed = Self::failed::<ReleaseInventory>("reading", key);
-        match self.api::<ReleaseInventory>(&key.namespace).get_opt(&key.name).await {
-            Ok(None) => Ok(None),
-            Ok(Some(object)) => {
-                let decoded = serde_json::to_value(object).and_then(serde_json::from_value);
-                decoded.map(Some).map_err(|error| failed(kube::Error::SerdeError(error)))
-            }
-            Err(error) => Err(failed(error)),
-        }
+        self.get(key).await
     }
 
-    /// Creates or replaces an inventory; one with a resourceVersion replaces only that version.
-    /// Answers with the inventory as it is stored.
-    pub(crate) async fn put_inventory(
+    /// A Release as it is now; none when it does not exist.
+    pub(crate) async fn release(&self, key: &StoreKey) -> Result<Option<Release>, HostError> {
+        self.get(key).await
+    }
+
+    /// The names of all inventories of a Release that there are now, whosever shard they are in.
+    pub(crate) async fn inventories_of(
         &self,
-        inventory: &ReleaseInventory,
-    ) -> Result<ReleaseInventory, HostError> {
-        let key = convoy_runtime::store_key(inventory);
-        let failed = Self::failed::<ReleaseInventory>("writing", &key);
-        let api = self.api::<ReleaseInventory>(&key.namespace);
-        let params = PostParams {
-            field_manager: Some(field_manager::CONTROLLER_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        let written = async {
-            let object: DynamicObject =
-                serde_json::from_value(encode(inventory)).map_err(kube::Error::SerdeError)?;
-            let stored = if inventory.metadata.resource_version.is_some() {
-                api.replace(&key.name, &params, &object).await?
-            } else {
-                api.create(&params, &object).await?
-            };
-            serde_json::to_value(stored).and_then(serde_json::from_value).map_err(kube::Error::SerdeError)
-        };
-        written.await.map_err(failed)
-    }
-
-    /// Deletes an inventory, if it still is the one that was read; gone already is fine.
-    pub(crate) async fn delete_inventory(&self, inventory: &ReleaseInventory) -> Result<(), HostError> {
-        let key = convoy_runtime::store_key(inventory);
-        let mut released = inventory.clone();
-        let finalizers = released.metadata.finalizers.get_or_insert_default();
-        finalizers.retain(|name| name != finalizer::INVENTORY);
-        let released = match self.put_inventory(&released).await {
-            Ok(released) => released,
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if released.metadata.deletion_timestamp.is_some() {
-            // Somebody else deleted it; without its finalizer it is gone.
-            return Ok(());
-        }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: released.metadata.uid.clone(),
-                resource_version: released.metadata.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
-        match self.api::<ReleaseInventory>(&key.namespace).delete(&key.name, &params).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(Self::failed::<ReleaseInventory>("deleting", &key)(error)),
-        }
+        release: &StoreKey,
+        uid: &str,
+    ) -> Result<Vec<String>, HostError> {
+        let params = ListParams::default().labels(&format!("{}={uid}", label::INVENTORY_OF));
+        let listed = self.api::<ReleaseInventory>(&release.namespace).list_metadata(&params).await;
+        let listed = listed.map_err(Self::failed("the ReleaseInventories of", release))?;
+        Ok(listed.items.into_iter().filter_map(|item| item.metadata.name).collect())
     }
 
     /// The data of a Secret; none when it does not exist.
@@ -190,12 +113,7 @@ impl Host {
         key: &StoreKey,
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, HostError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &key.namespace);
-        let secret = api.get_opt(&key.name).await.map_err(|source| HostError {
-            action: "reading",
-            kind: "Secret",
-            object: key.clone(),
-            source: Box::new(source),
-        })?;
+        let secret = api.get_opt(&key.name).await.map_err(Self::failed("Secret", key))?;
         Ok(secret.map(|secret| {
             secret.data.unwrap_or_default().into_iter().map(|(name, value)| (name, value.0)).collect()
         }))
@@ -207,78 +125,19 @@ impl Host {
         key: &StoreKey,
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, HostError> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.namespace);
-        let map = api.get_opt(&key.name).await.map_err(|source| HostError {
-            action: "reading",
-            kind: "ConfigMap",
-            object: key.clone(),
-            source: Box::new(source),
-        })?;
+        let map = api.get_opt(&key.name).await.map_err(Self::failed("ConfigMap", key))?;
         Ok(map.map(|map| {
             let text = map.data.unwrap_or_default().into_iter().map(|(name, text)| (name, text.into_bytes()));
             let binary = map.binary_data.unwrap_or_default().into_iter().map(|(name, value)| (name, value.0));
             text.chain(binary).collect()
         }))
     }
+}
 
-    /// Creates an event about an object. That it fails is logged and harms nothing.
-    pub(crate) async fn event<K: Kind>(
-        &self,
-        object: &K,
-        kind: EventKind,
-        reason: &str,
-        message: &str,
-        now: Timestamp,
-    ) {
-        let metadata = object.metadata();
-        let namespace = metadata.namespace.clone().unwrap_or_default();
-        let name = metadata.name.clone().unwrap_or_default();
-        // Events' names need only be their own: the time in nanoseconds is.
-        let event = json!({
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": { "namespace": namespace, "name": format!("{name}.{:x}", now.as_nanosecond()) },
-            "involvedObject": {
-                "apiVersion": K::API_VERSION, "kind": K::KIND, "namespace": namespace, "name": name,
-                "uid": metadata.uid, "resourceVersion": metadata.resource_version,
-            },
-            "type": kind.as_str(),
-            "reason": reason,
-            "message": message,
-            "source": { "component": field_manager::CONTROLLER_MANAGER },
-            "reportingComponent": field_manager::CONTROLLER_MANAGER,
-            "reportingInstance": self.replica,
-            "firstTimestamp": whole_second(now), "lastTimestamp": whole_second(now), "count": 1,
-        });
-        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
-        let created = match serde_json::from_value(event) {
-            Ok(event) => api.create(&PostParams::default(), &event).await.map(|_| ()),
-            Err(error) => Err(kube::Error::SerdeError(error)),
-        };
-        if let Err(error) = created {
-            tracing::debug!(object = %name, error = %error, "cannot write an event");
-        }
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("writer", &self.writer).finish_non_exhaustive()
     }
-}
-
-/// Whether an event is about something that is as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventKind {
-    Normal,
-    Warning,
-}
-
-impl EventKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            EventKind::Normal => "Normal",
-            EventKind::Warning => "Warning",
-        }
-    }
-}
-
-fn whole_second(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
 /// An error with its causes in one line.

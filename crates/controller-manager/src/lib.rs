@@ -5,13 +5,17 @@
 //! | `git_repository` | fetches a repository, keeps its artifact in the render store |
 //! | `cluster` | keeps contact with a target: client, discovery, conditions |
 //! | `release` | renders, plans, applies, prunes; deletes |
-//! | `host` | writes to convoy's own API server |
+//! | `duties` | which shards' work is this replica's, and in which term it began |
+//! | `follow` | what happens when shards come and go |
+//! | `host` | convoy's own API server |
 //! | `targets` | the targets that are in contact |
 //! | `run` | stores, queues and tasks |
 //!
 //! Each controller gathers what it needs, decides by pure functions, and acts.
 
 mod cluster;
+mod duties;
+mod follow;
 mod git_repository;
 mod host;
 mod release;

@@ -6,19 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{Cluster, GitRepository, Kind, Release, ReleaseInventory, annotation};
-use convoy_apply::{AlwaysOwn, Ownership};
 use convoy_render::{OpenStoreError, RenderStore};
 use convoy_runtime::{
-    Backoff, Change, Clock, ProcessIdentity, Readiness, Shards, Shutdown, Store, StoreKey, StoreOptions,
-    Supervisor, TaskError, WorkQueue, store_key, watch_into,
+    Backoff, CacheScope, Cause, Change, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
+    ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError, WorkQueue,
+    store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
 
-use crate::cluster::Clusters;
+use crate::cluster::{Clusters, Contacts};
+use crate::duties::Duties;
+use crate::follow::{Follower, Queues, Stores};
 use crate::git_repository::GitRepositories;
 use crate::host::Host;
 use crate::release::Releases;
+use crate::release::index::{InventoryIndex, release_of};
 use crate::targets::Targets;
 
 /// The part's name in readiness.
@@ -27,6 +30,8 @@ const PART: &str = "controller-manager";
 const CONCURRENT_FETCHES: usize = 8;
 const CONCURRENT_CLUSTERS: usize = 16;
 const CONCURRENT_RELEASES: usize = 16;
+/// When Releases come or go, their Cluster counts them after a while: then it counts once for many.
+const COUNT_AFTER: Duration = Duration::from_secs(5);
 
 /// What a controller-manager needs.
 #[derive(Clone)]
@@ -37,6 +42,8 @@ pub struct Options {
     pub identity: ProcessIdentity,
     /// Which shards this replica owns.
     pub shards: Shards,
+    /// Which Releases, ReleaseInventories and Clusters are cached: `--shard-scoped-cache`.
+    pub cache_scope: CacheScope,
     /// `--render-store-url`.
     pub render_store_url: String,
     /// A folder for downloads.
@@ -47,6 +54,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Told when the first lists have ended.
     pub readiness: Readiness,
+    /// Where the process's metrics are.
+    pub metrics: Metrics,
 }
 
 impl std::fmt::Debug for Options {
@@ -86,13 +95,16 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     options.readiness.not_ready(PART, "the first lists have not ended");
     let mut tasks = Supervisor::new(shutdown.clone());
     let queues = Queues::new(&options.clock);
-    let stores = Stores::watch(&options, &shutdown, &queues, &mut tasks);
+    let index = Arc::new(InventoryIndex::default());
+    let (stores, looked) = watch(&options, &shutdown, &queues, &index, &mut tasks);
     let targets = Targets::default();
-    let host = Host::new(options.client.clone(), options.identity.replica_id.clone());
-    let ownership: Arc<dyn Ownership> = Arc::new(AlwaysOwn);
+    let contacts = Contacts::new(Arc::clone(&queues.clusters));
+    let duties = Duties::new(options.shards.clone());
+    let host = Host::new(options.client.clone(), options.identity.replica_id.clone(), options.shards.clone());
 
     let repositories = Arc::new(GitRepositories {
         host: host.clone(),
+        duties: duties.clone(),
         repositories: stores.repositories.clone(),
         fetcher: Fetcher::new(FetcherOptions {
             scratch_dir: options.scratch_dir.clone(),
@@ -106,54 +118,63 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     });
     let clusters = Arc::new(Clusters {
         host: host.clone(),
+        duties: duties.clone(),
         identity: options.identity.clone(),
         clusters: stores.clusters.clone(),
         releases: stores.releases.clone(),
+        inventories: stores.inventories.clone(),
         targets: targets.clone(),
-        ownership,
+        contacts: contacts.clone(),
         release_queue: Arc::clone(&queues.releases),
         clock: Arc::clone(&options.clock),
     });
     let releases = Arc::new(Releases {
         host,
+        duties: duties.clone(),
         releases: stores.releases.clone(),
         inventories: stores.inventories.clone(),
+        index,
         clusters: stores.clusters.clone(),
         repositories: stores.repositories.clone(),
-        targets,
-        cluster_queue: Arc::clone(&queues.clusters),
+        targets: targets.clone(),
+        contacts: contacts.clone(),
         store,
         clock: Arc::clone(&options.clock),
-        shards: options.shards,
         prepared: Default::default(),
         memory: Default::default(),
     });
+    let follower = Follower {
+        duties,
+        stores: stores.clone(),
+        queues: queues.clone(),
+        targets,
+        contacts,
+        repositories: Arc::clone(&repositories),
+        releases: Arc::clone(&releases),
+    };
 
-    let synced = stores.clone();
     let (queue, until) = (Arc::clone(&queues.repositories), shutdown.clone());
     tasks.spawn(
         "GitRepositories",
-        unfailing(async move {
-            synced.synced().await;
-            queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&repositories).reconcile(key)).await;
-        }),
+        unfailing(queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&repositories).reconcile(key))),
     );
-    let synced = stores.clone();
     let (queue, until) = (Arc::clone(&queues.clusters), shutdown.clone());
     tasks.spawn(
         "Clusters",
-        unfailing(async move {
-            synced.synced().await;
-            queue.run(CONCURRENT_CLUSTERS, until, move |key| Arc::clone(&clusters).reconcile(key)).await;
-        }),
+        unfailing(queue.run(CONCURRENT_CLUSTERS, until, move |key| Arc::clone(&clusters).reconcile(key))),
     );
-    let synced = stores.clone();
     let (queue, until) = (Arc::clone(&queues.releases), shutdown.clone());
     tasks.spawn(
         "Releases",
+        unfailing(queue.run(CONCURRENT_RELEASES, until, move |key| Arc::clone(&releases).reconcile(key))),
+    );
+    let (synced, until) = (stores.clone(), shutdown.clone());
+    tasks.spawn(
+        "shards",
         unfailing(async move {
+            // Work begins when a shard is opened: nothing that is missing then does not exist.
             synced.synced().await;
-            queue.run(CONCURRENT_RELEASES, until, move |key| Arc::clone(&releases).reconcile(key)).await;
+            follower.run(looked, until).await;
         }),
     );
     let (readiness, until) = (options.readiness.clone(), shutdown.clone());
@@ -174,13 +195,6 @@ async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
-#[derive(Clone)]
-struct Queues {
-    repositories: Arc<WorkQueue<StoreKey>>,
-    clusters: Arc<WorkQueue<StoreKey>>,
-    releases: Arc<WorkQueue<StoreKey>>,
-}
-
 impl Queues {
     fn new(clock: &Arc<dyn Clock>) -> Self {
         let queue = |longest| {
@@ -191,88 +205,7 @@ impl Queues {
     }
 }
 
-#[derive(Clone)]
-struct Stores {
-    repositories: Store<GitRepository>,
-    clusters: Store<Cluster>,
-    releases: Store<Release>,
-    inventories: Store<ReleaseInventory>,
-}
-
 impl Stores {
-    /// Watches all kinds; each change wakes who has to do with it.
-    fn watch(options: &Options, shutdown: &Shutdown, queues: &Queues, tasks: &mut Supervisor) -> Self {
-        let watch = Watch { options, shutdown };
-        let queue = Arc::clone(&queues.releases);
-        let (clusters_queue, queue_of_clusters) =
-            (Arc::clone(&queues.clusters), Arc::clone(&queues.clusters));
-        let (releases, feed) = watch.kind::<Release, _>(move |change| {
-            queue.add(change.key.clone());
-            // A Cluster says how many Releases name it.
-            if change.old.is_none() || change.new.is_none() {
-                let release = change.new.as_ref().or(change.old.as_ref());
-                if let Some(release) = release {
-                    let name = release.spec.cluster_ref.name.as_str();
-                    clusters_queue.add_after(
-                        StoreKey::new(change.key.namespace.as_str(), name),
-                        Duration::from_secs(5),
-                    );
-                }
-            }
-        });
-        tasks.spawn("watch of Releases", unfailing(feed));
-
-        let queue = Arc::clone(&queues.repositories);
-        let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
-        let (repositories, feed) = watch.kind::<GitRepository, _>(move |change| {
-            if has_news(change, |new| &new.spec) {
-                queue.add(change.key.clone());
-            }
-            let status =
-                |object: &Option<Arc<GitRepository>>| object.as_ref().map(|object| object.status.clone());
-            if status(&change.old) != status(&change.new) {
-                wake(&release_queue, &known, &change.key, |release| {
-                    release
-                        .spec
-                        .source
-                        .git
-                        .as_ref()
-                        .is_some_and(|git| git.repository_ref.name == change.key.name)
-                });
-            }
-        });
-        tasks.spawn("watch of GitRepositories", unfailing(feed));
-
-        let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
-        let (clusters, feed) = watch.kind::<Cluster, _>(move |change| {
-            if has_news(change, |new| &new.spec) {
-                queue_of_clusters.add(change.key.clone());
-            }
-            let conditions = |object: &Option<Arc<Cluster>>| {
-                object
-                    .as_ref()
-                    .and_then(|object| object.status.as_ref())
-                    .map(|status| status.conditions.clone())
-            };
-            if change.old.is_none() || conditions(&change.old) != conditions(&change.new) {
-                wake(&release_queue, &known, &change.key, |release| {
-                    release.spec.cluster_ref.name == change.key.name
-                });
-            }
-        });
-        tasks.spawn("watch of Clusters", unfailing(feed));
-
-        let queue = Arc::clone(&queues.releases);
-        let (inventories, feed) = watch.kind::<ReleaseInventory, _>(move |change| {
-            // A look at the Release on an older inventory may have seen nothing to do.
-            if let Some(part) = change.new.as_ref().or(change.old.as_ref()) {
-                queue.add(StoreKey::new(change.key.namespace.as_str(), part.spec.release_ref.name.as_str()));
-            }
-        });
-        tasks.spawn("watch of ReleaseInventories", unfailing(feed));
-        Self { repositories, clusters, releases, inventories }
-    }
-
     async fn synced(&self) {
         self.repositories.synced().await;
         self.clusters.synced().await;
@@ -281,25 +214,99 @@ impl Stores {
     }
 }
 
-struct Watch<'a> {
-    options: &'a Options,
-    shutdown: &'a Shutdown,
-}
+/// Watches all kinds; each change wakes who has to do with it. What went because its shard was lost wakes
+/// nobody.
+fn watch(
+    options: &Options,
+    shutdown: &Shutdown,
+    queues: &Queues,
+    index: &Arc<InventoryIndex>,
+    tasks: &mut Supervisor,
+) -> (Stores, LookedShards) {
+    let caches = ShardCaches::new(
+        options.client.clone(),
+        options.shards.clone(),
+        options.cache_scope,
+        Arc::clone(&options.clock),
+        shutdown.clone(),
+        &options.metrics,
+    );
+    let (queue, of_clusters) = (Arc::clone(&queues.releases), Arc::clone(&queues.clusters));
+    let (releases, feed) = caches.watch::<Release, _>(move |change| {
+        if change.cause == Cause::ShardLost {
+            return;
+        }
+        queue.add(change.key.clone());
+        // A Cluster says how many Releases name it.
+        let named = |release: &Arc<Release>| {
+            StoreKey::new(change.key.namespace.as_str(), release.spec.cluster_ref.name.as_str())
+        };
+        let (old, new) = (change.old.as_ref().map(named), change.new.as_ref().map(named));
+        if old != new {
+            for cluster in old.into_iter().chain(new) {
+                of_clusters.add_after(cluster, COUNT_AFTER);
+            }
+        }
+    });
+    tasks.spawn("watch of Releases", unfailing(feed));
 
-impl Watch<'_> {
-    fn kind<K, F>(&self, on_change: F) -> (Store<K>, impl Future<Output = ()> + Send + use<K, F>)
-    where
-        K: Kind + Clone + std::fmt::Debug + Send + Sync + 'static,
-        F: Fn(&Change<K>) + Send + 'static,
-    {
-        watch_into(
-            self.options.client.clone(),
-            StoreOptions::default(),
-            Arc::clone(&self.options.clock),
-            self.shutdown.clone(),
-            on_change,
-        )
-    }
+    let queue = Arc::clone(&queues.repositories);
+    let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
+    let (repositories, feed) = watch_into::<GitRepository>(
+        options.client.clone(),
+        StoreOptions::default(),
+        Arc::clone(&options.clock),
+        shutdown.clone(),
+        move |change| {
+            if has_news(change, |new| &new.spec) {
+                queue.add(change.key.clone());
+            }
+            let status =
+                |object: &Option<Arc<GitRepository>>| object.as_ref().map(|object| object.status.clone());
+            if status(&change.old) != status(&change.new) {
+                wake(&release_queue, &known, &change.key, |release| {
+                    let git = release.spec.source.git.as_ref();
+                    git.is_some_and(|git| git.repository_ref.name == change.key.name)
+                });
+            }
+        },
+    );
+    tasks.spawn("watch of GitRepositories", unfailing(feed));
+
+    let queue = Arc::clone(&queues.clusters);
+    let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
+    let (clusters, feed) = caches.watch::<Cluster, _>(move |change| {
+        if change.cause == Cause::ShardLost {
+            return;
+        }
+        if has_news(change, |new| &new.spec) {
+            queue.add(change.key.clone());
+        }
+        let conditions = |object: &Option<Arc<Cluster>>| {
+            let status = object.as_ref().and_then(|object| object.status.as_ref());
+            status.map(|status| status.conditions.clone())
+        };
+        if change.old.is_none() || conditions(&change.old) != conditions(&change.new) {
+            wake(&release_queue, &known, &change.key, |release| {
+                release.spec.cluster_ref.name == change.key.name
+            });
+        }
+    });
+    tasks.spawn("watch of Clusters", unfailing(feed));
+
+    let (queue, index) = (Arc::clone(&queues.releases), Arc::clone(index));
+    let (inventories, feed) = caches.watch::<ReleaseInventory, _>(move |change| {
+        index.follow(change);
+        if change.cause == Cause::ShardLost {
+            return;
+        }
+        // A look at the Release on an older inventory may have seen nothing to do.
+        if let Some(part) = change.new.as_ref().or(change.old.as_ref()) {
+            queue.add(release_of(part));
+        }
+    });
+    tasks.spawn("watch of ReleaseInventories", unfailing(feed));
+    (Stores { repositories, clusters, releases, inventories }, caches.looked())
 }
 
 /// Whether a change is one that the kind's own controller has to look at: it came, went, has another

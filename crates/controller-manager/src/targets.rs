@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_apply::{Capabilities, RequestError, Target};
+use convoy_apply::{Capabilities, Ownership, RequestError, Target};
 use convoy_runtime::StoreKey;
 use parking_lot::RwLock;
+
+use crate::duties::Unowned;
 
 /// A target and what it serves.
 #[derive(Clone, Debug)]
@@ -18,6 +20,13 @@ pub(crate) struct Connected {
     pub(crate) made_of: (String, String),
 }
 
+impl Connected {
+    /// For work that begins now, or was begun under `ownership`.
+    fn under(&self, ownership: &Arc<dyn Ownership>) -> Self {
+        Self { target: self.target.under(Arc::clone(ownership)), ..self.clone() }
+    }
+}
+
 /// All targets in contact, by Cluster. The controller of Clusters puts them here and takes them away;
 /// the controller of Releases uses them.
 #[derive(Clone, Debug, Default)]
@@ -26,21 +35,36 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    pub(crate) fn get(&self, cluster: &StoreKey) -> Option<Connected> {
-        self.connected.read().get(cluster).cloned()
+    /// A target, for work under `ownership`.
+    pub(crate) fn get(&self, cluster: &StoreKey, ownership: &Arc<dyn Ownership>) -> Option<Connected> {
+        self.connected.read().get(cluster).map(|connected| connected.under(ownership))
     }
 
-    pub(crate) fn put(&self, cluster: StoreKey, connected: Connected) {
-        self.connected.write().insert(cluster, connected);
+    /// Keeps a target, unless its shard was lost meanwhile: then nobody would take it away again.
+    pub(crate) fn put(&self, cluster: StoreKey, connected: Connected, ownership: &Arc<dyn Ownership>) {
+        let mut all = self.connected.write();
+        if ownership.check().is_ok() {
+            let unowned: Arc<dyn Ownership> = Arc::new(Unowned { shard: ownership.shard() });
+            all.insert(cluster, connected.under(&unowned));
+        }
     }
 
     pub(crate) fn remove(&self, cluster: &StoreKey) {
         self.connected.write().remove(cluster);
     }
 
+    /// Lets go of the targets that do not pass.
+    pub(crate) fn retain(&self, keep: impl Fn(&StoreKey) -> bool) {
+        self.connected.write().retain(|cluster, _| keep(cluster));
+    }
+
     /// Asks a target anew what it serves; a client that was replaced meanwhile is left alone.
-    pub(crate) async fn rediscover(&self, cluster: &StoreKey) -> Result<Option<Connected>, RequestError> {
-        let Some(known) = self.get(cluster) else { return Ok(None) };
+    pub(crate) async fn rediscover(
+        &self,
+        cluster: &StoreKey,
+        ownership: &Arc<dyn Ownership>,
+    ) -> Result<Option<Connected>, RequestError> {
+        let Some(known) = self.get(cluster, ownership) else { return Ok(None) };
         let capabilities = Arc::new(known.target.discover().await?);
         let mut connected = self.connected.write();
         let Some(current) = connected.get_mut(cluster).filter(|current| current.made_of == known.made_of)
@@ -48,6 +72,6 @@ impl Targets {
             return Ok(None);
         };
         current.capabilities = capabilities;
-        Ok(Some(current.clone()))
+        Ok(Some(current.under(ownership)))
     }
 }

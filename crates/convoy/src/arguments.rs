@@ -151,6 +151,10 @@ pub(crate) struct ControllerManager {
     pub(crate) shards: Shards,
     #[command(flatten)]
     pub(crate) identity: Identity,
+    /// Cache only the Releases, ReleaseInventories and Clusters of this replica's own shards, by the label
+    /// that the apiserver writes. Default: all of them.
+    #[arg(long)]
+    pub(crate) shard_scoped_cache: bool,
     #[command(flatten)]
     pub(crate) leases: Leases,
     /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.

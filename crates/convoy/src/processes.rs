@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use convoy_runtime::leases::Leases;
 use convoy_runtime::{
-    Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor, VersionInfo, host_client,
-    serve_health,
+    CacheScope, Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor, VersionInfo,
+    host_client, serve_health,
 };
 use convoy_shard::{ProcessKind, Settings};
 
@@ -56,11 +56,13 @@ pub(crate) async fn controller_manager(
         client,
         identity: process.identity.clone(),
         shards: leases.shards(),
+        cache_scope: cache_scope(arguments.shard_scoped_cache),
         render_store_url: arguments.render_store_url.clone(),
         scratch_dir: scratch.path.clone(),
         allow_file_urls: false,
         clock,
         readiness: process.readiness.clone(),
+        metrics: process.metrics.clone(),
     };
     process.announce();
     let mut tasks = Supervisor::new(shutdown.clone());
@@ -104,6 +106,10 @@ pub(crate) async fn observer(
     let outcome = tasks.join().await.context("the observer ended");
     process.end(shutdown).await;
     outcome
+}
+
+fn cache_scope(shard_scoped_cache: bool) -> CacheScope {
+    if shard_scoped_cache { CacheScope::OwnShards } else { CacheScope::Everything }
 }
 
 fn replica_id(identity: &arguments::Identity) -> String {

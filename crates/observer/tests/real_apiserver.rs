@@ -1,5 +1,10 @@
 //! The observer against a real kube-apiserver, which is host and target at once.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "helpers of tests fail by panicking, as tests do"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -163,7 +163,7 @@ impl HostWriter {
     ///
     /// # Errors
     /// See [`HostWriteError`].
-    #[allow(clippy::disallowed_methods, reason = "asks for ownership")]
+    #[expect(clippy::disallowed_methods, reason = "the one writer: it asks for ownership")]
     pub async fn apply_status<K: Kind>(
         &self,
         ownership: &dyn Ownership,
@@ -189,7 +189,7 @@ impl HostWriter {
     ///
     /// # Errors
     /// See [`HostWriteError`].
-    #[allow(clippy::disallowed_methods, reason = "asks for ownership")]
+    #[expect(clippy::disallowed_methods, reason = "the one writer: it asks for ownership")]
     pub async fn set_finalizers<K: Kind>(
         &self,
         ownership: &dyn Ownership,
@@ -211,7 +211,7 @@ impl HostWriter {
     ///
     /// # Errors
     /// See [`HostWriteError`].
-    #[allow(clippy::disallowed_methods, reason = "asks for ownership")]
+    #[expect(clippy::disallowed_methods, reason = "the one writer: it asks for ownership")]
     pub async fn put_inventory(
         &self,
         ownership: &dyn Ownership,
@@ -237,7 +237,7 @@ impl HostWriter {
     ///
     /// # Errors
     /// See [`HostWriteError`].
-    #[allow(clippy::disallowed_methods, reason = "asks for ownership")]
+    #[expect(clippy::disallowed_methods, reason = "the one writer: it asks for ownership")]
     pub async fn delete_inventory(
         &self,
         ownership: &dyn Ownership,
@@ -273,7 +273,7 @@ impl HostWriter {
     }
 
     /// Creates an event about an object. That it fails is logged and harms nothing.
-    #[allow(clippy::disallowed_methods, reason = "asks for ownership")]
+    #[expect(clippy::disallowed_methods, reason = "the one writer: it asks for ownership")]
     pub async fn event<K: Kind>(
         &self,
         ownership: &dyn Ownership,

@@ -113,9 +113,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn add_failed(&mut self, key: K, now: Duration) -> Duration {
         let state = self.keys.entry(key.clone()).or_default();
         state.failures = state.failures.saturating_add(1);
-        let mut hasher = DefaultHasher::new();
-        (&key, state.failures).hash(&mut hasher);
-        let wait = self.backoff.wait(state.failures, hasher.finish());
+        let wait = self.backoff.wait(state.failures, spread(&key, state.failures));
         self.add_after(key, wait, now);
         wait
     }
@@ -145,6 +143,22 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         if !state.is_running {
             self.keys.remove(key);
+        }
+    }
+
+    /// Drops the keys that do not pass `keep`, as [`Queue::remove`] does.
+    pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        let dropped: Vec<K> = self.keys.keys().filter(|key| !keep(key)).cloned().collect();
+        if dropped.is_empty() {
+            return;
+        }
+        self.ready.retain(|key| keep(key));
+        for key in dropped {
+            if let Some(state) = self.keys.get_mut(&key) {
+                // It is out of `ready` already, which would else be gone through for each key.
+                state.is_ready = false;
+            }
+            self.remove(&key);
         }
     }
 
@@ -203,6 +217,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.running == 0 && self.delayed.is_empty()
     }
+}
+
+fn spread<K: Hash>(key: &K, failures: u32) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, failures).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl<K> fmt::Debug for Queue<K> {
@@ -308,6 +328,24 @@ mod tests {
         queue.remove(&"c");
         queue.done(&"c");
         assert_eq!((queue.next(seconds(9)), queue.is_idle()), (None, true));
+    }
+
+    #[test]
+    fn keys_that_are_not_kept_leave_and_running_ones_do_not_come_again() {
+        let mut queue = queue();
+        for key in ["a", "b", "c"] {
+            queue.add(key);
+        }
+        assert_eq!(queue.next(seconds(0)), Some("a"));
+        queue.add("a");
+        queue.add_after("d", seconds(1), seconds(0));
+        queue.add_failed("e", seconds(0));
+        queue.retain(|key| *key == "b");
+        queue.done(&"a");
+        assert_eq!((queue.next(seconds(9)), queue.ready_len()), (Some("b"), 0));
+        queue.done(&"b");
+        assert!(queue.is_idle());
+        assert_eq!(queue.add_failed("e", seconds(9)), Backoff::wait(&queue.backoff, 1, spread(&"e", 1)));
     }
 
     #[derive(Clone, Debug)]

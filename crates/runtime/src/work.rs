@@ -55,6 +55,11 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
         self.queue.lock().remove(key);
     }
 
+    /// See [`Queue::retain`].
+    pub fn retain(&self, keep: impl Fn(&K) -> bool) {
+        self.queue.lock().retain(keep);
+    }
+
     /// How many keys are ready and how many running.
     pub fn depth(&self) -> (usize, usize) {
         let queue = self.queue.lock();

@@ -1,13 +1,17 @@
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use convoy_api::{Cluster, SecretKeyReference, reason};
-use convoy_apply::{Capabilities, Class, RequestError, Target};
+use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target};
 use convoy_runtime::{ConnectError, Next, StoreKey, in_cluster_client, store_key, target_client};
 use sha2::{Digest as _, Sha256};
 
+use super::contacts::{Cause, Contact};
 use super::status::{Outcome, patch};
-use super::{Clusters, LOOK_INTERVAL};
+use super::{AFTER_FAILURES, Clusters, LOOK_INTERVAL};
+use crate::duties::Duties;
 use crate::host::{HostError, in_words};
+use crate::release::index::{cluster_of, release_of};
 use crate::targets::Connected;
 
 /// Where a client is made of.
@@ -18,25 +22,67 @@ enum Source {
 
 impl Clusters {
     pub(crate) async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
+        let ownership = match self.duties.begin(self.duties.shard_of(&key)) {
+            Ok(ownership) => ownership,
+            Err(next) => return next,
+        };
         let Some(cluster) = self.clusters.get(&key) else {
             self.targets.remove(&key);
+            self.contacts.remove(&key);
             return Next::Done;
         };
         if cluster.metadata.deletion_timestamp.is_some() {
             return Next::Done;
         }
-        let (outcome, next) = match self.contact(&key, &cluster).await {
-            Ok(Ok(capabilities)) => (Outcome::InContact(capabilities), Next::After(LOOK_INTERVAL)),
-            Ok(Err(failed)) => (failed, Next::Retry),
-            Err(error) => {
-                tracing::warn!(cluster = %key, error = in_words(&error), "cannot read the Secret of a Cluster");
-                return Next::Retry;
-            }
-        };
-        self.write_status(&key, &cluster, &outcome, next).await
+        tokio::select! {
+            biased;
+            () = ownership.lost() => Duties::given_up(),
+            next = self.look_at(&key, &cluster, &ownership) => next,
+        }
     }
 
-    async fn write_status(&self, key: &StoreKey, cluster: &Cluster, outcome: &Outcome, next: Next) -> Next {
+    /// Looks at the target when it is time to, and brings the status up to date; that alone, such as to count
+    /// Releases, asks nothing of the target.
+    async fn look_at(&self, key: &StoreKey, cluster: &Cluster, ownership: &Arc<dyn Ownership>) -> Next {
+        let (cause, now) = (Cause::of(cluster), self.clock.monotonic());
+        let last = self.contacts.last(key, &**ownership);
+        let is_first = last.is_none();
+        let contact = match last.filter(|last| last.cause == cause) {
+            Some(last) if now < last.until => last,
+            last => {
+                let (outcome, failures) = match self.contact(key, cluster, ownership).await {
+                    Ok(Ok(capabilities)) => (Outcome::InContact(capabilities), 0),
+                    Ok(Err(failed)) => (failed, last.map_or(0, |last| last.failures).saturating_add(1)),
+                    Err(error) => {
+                        tracing::warn!(cluster = %key, error = in_words(&error), "cannot read the Secret of a Cluster");
+                        return Next::Retry;
+                    }
+                };
+                let wait = match outcome {
+                    Outcome::InContact(_) | Outcome::Suspended => LOOK_INTERVAL,
+                    _ => AFTER_FAILURES.wait(failures, spread(key)),
+                };
+                let contact = Contact { cause, outcome, until: now.saturating_add(wait), failures };
+                self.contacts.put(key, contact.clone(), &**ownership);
+                contact
+            }
+        };
+        if is_first {
+            // Releases wait for the first look, whatever it came to.
+            self.wake_releases(key);
+        }
+        let next = Next::After(contact.until.saturating_sub(now));
+        self.write_status(key, cluster, &contact.outcome, ownership, next).await
+    }
+
+    async fn write_status(
+        &self,
+        key: &StoreKey,
+        cluster: &Cluster,
+        outcome: &Outcome,
+        ownership: &Arc<dyn Ownership>,
+        next: Next,
+    ) -> Next {
         let releases = self
             .releases
             .filter(|release| {
@@ -46,8 +92,9 @@ impl Clusters {
             .len();
         let Some(status) = patch(cluster, outcome, releases, self.clock.now()) else { return next };
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-        match self.host.apply_status::<Cluster>(key, uid, &status).await {
-            Ok(()) => next,
+        match self.host.writer.apply_status::<Cluster>(&**ownership, key, uid, &status).await {
+            Ok(_) => next,
+            Err(error) if error.is_not_owner() => Duties::given_up(),
             Err(error) if error.is_stale() => Next::Done,
             Err(error) => {
                 tracing::warn!(cluster = %key, error = in_words(&error), "cannot write the status of a Cluster");
@@ -61,6 +108,7 @@ impl Clusters {
         &self,
         key: &StoreKey,
         cluster: &Cluster,
+        ownership: &Arc<dyn Ownership>,
     ) -> Result<Result<Arc<Capabilities>, Outcome>, HostError> {
         if cluster.spec.suspend == Some(true) {
             self.targets.remove(key);
@@ -74,11 +122,11 @@ impl Clusters {
             }
         };
         let made_of = (cluster.metadata.uid.clone().unwrap_or_default(), source.digest());
-        let known = self.targets.get(key).filter(|known| known.made_of == made_of);
+        let known = self.targets.get(key, ownership).filter(|known| known.made_of == made_of);
         let target = match &known {
             Some(known) => known.target.clone(),
             None => match self.client(&source).await {
-                Ok(client) => Target::new(client, Arc::clone(&self.ownership)),
+                Ok(client) => Target::new(client, Arc::clone(ownership)),
                 Err(error) => {
                     self.targets.remove(key);
                     return Ok(Err(Outcome::Refused { message: in_words(&error) }));
@@ -90,7 +138,7 @@ impl Clusters {
                 let capabilities = Arc::new(capabilities);
                 let is_news = known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
                 let connected = Connected { target, capabilities: Arc::clone(&capabilities), made_of };
-                self.targets.put(key.clone(), connected);
+                self.targets.put(key.clone(), connected, ownership);
                 if is_news {
                     tracing::info!(cluster = %key, version = capabilities.version, "in contact");
                     self.wake_releases(key);
@@ -144,15 +192,25 @@ impl Clusters {
         }
     }
 
+    /// Queues the Releases that name a Cluster, and those that left it and may have objects on it.
     fn wake_releases(&self, cluster: &StoreKey) {
-        for release in self
-            .releases
-            .filter(|release| release.metadata.namespace.as_deref() == Some(cluster.namespace.as_str()))
-        {
-            // Also Releases that left this cluster may have objects on it.
-            self.release_queue.add(store_key(&*release));
+        let named = self.releases.filter(|release| {
+            release.metadata.namespace.as_deref() == Some(cluster.namespace.as_str())
+                && release.spec.cluster_ref.name == cluster.name
+        });
+        let left = self.inventories.filter(|inventory| cluster_of(inventory) == *cluster);
+        let named = named.iter().map(|release| store_key(&**release));
+        for release in named.chain(left.iter().map(|inventory| release_of(inventory))) {
+            self.release_queue.add(release);
         }
     }
+}
+
+/// A number of its own for each key, so that what failed together does not come back together.
+fn spread(key: &StoreKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Source {

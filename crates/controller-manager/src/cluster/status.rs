@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 /// What a look at a Cluster came to.
+#[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     InContact(Arc<Capabilities>),
     /// The kubeconfig is not used.

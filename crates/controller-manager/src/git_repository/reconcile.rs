@@ -2,25 +2,39 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use convoy_api::{ArtifactStatus, GitRepository, reason};
+use convoy_apply::Ownership;
 use convoy_runtime::{Next, StoreKey};
 use convoy_source::{Class, FetchRequest, Fetched};
 
 use super::status::{Outcome, patch};
 use super::{GitRepositories, interval, secret_key};
+use crate::duties::Duties;
 use crate::host::{HostError, in_words};
 
 impl GitRepositories {
     pub(crate) async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
+        let ownership = match self.duties.begin(self.duties.shard_of(&key)) {
+            Ok(ownership) => ownership,
+            Err(next) => return next,
+        };
         let Some(repository) = self.repositories.get(&key) else { return Next::Done };
         if repository.metadata.deletion_timestamp.is_some() {
             return Next::Done;
         }
+        tokio::select! {
+            biased;
+            () = ownership.lost() => Duties::given_up(),
+            next = self.look_at(&key, &repository, &*ownership) => next,
+        }
+    }
+
+    async fn look_at(&self, key: &StoreKey, repository: &GitRepository, ownership: &dyn Ownership) -> Next {
         let (outcome, next) = if repository.spec.suspend == Some(true) {
             (Outcome::Suspended, Next::Done)
         } else {
-            match self.fetch(&repository).await {
+            match self.fetch(repository).await {
                 Ok(outcome) => {
-                    let next = outcome.next(&repository);
+                    let next = outcome.next(repository);
                     (outcome, next)
                 }
                 Err(error) => {
@@ -29,13 +43,14 @@ impl GitRepositories {
                 }
             }
         };
-        let Some(status) = patch(&repository, &outcome, self.clock.now()) else { return next };
+        let Some(status) = patch(repository, &outcome, self.clock.now()) else { return next };
         let uid = repository.metadata.uid.as_deref().unwrap_or_default();
-        match self.host.apply_status::<GitRepository>(&key, uid, &status).await {
-            Ok(()) => {
-                outcome.log(&key);
+        match self.host.writer.apply_status::<GitRepository>(ownership, key, uid, &status).await {
+            Ok(_) => {
+                outcome.log(key);
                 next
             }
+            Err(error) if error.is_not_owner() => Duties::given_up(),
             Err(error) if error.is_stale() => Next::Done,
             Err(error) => {
                 tracing::warn!(repository = %key, error = in_words(&error), "cannot write the status of a GitRepository");

@@ -1,13 +1,16 @@
 //! From a deleted Release to nothing.
 
-use convoy_api::{DeletionPolicy, Release, finalizer, reason};
-use convoy_apply::{PruneOptions, prune};
-use convoy_plan::{Plan, settle};
-use convoy_runtime::StoreKey;
+use std::sync::Arc;
 
-use super::Releases;
+use convoy_api::{DeletionPolicy, Release, finalizer, reason};
+use convoy_apply::{Class, Ownership, PruneOptions, prune};
+use convoy_plan::{Plan, settle};
+use convoy_runtime::{StoreKey, store_key};
+
 use super::deliver::DeliveryFailure;
 use super::inventory::InventoryId;
+use super::left::Left;
+use super::{Look, Releases};
 use crate::host::HostError;
 
 /// What a look at a deleted Release came to.
@@ -15,57 +18,73 @@ use crate::host::HostError;
 pub(crate) enum Deletion {
     /// Nothing is left, and the finalizer is gone.
     Done,
+    /// Replicas that own other clusters have not ended their part.
+    Waits { message: String },
     /// Something is in the way.
     Blocked { reason: &'static str, message: String },
 }
 
 impl Releases {
-    /// Prunes all that a Release has anywhere, then its inventories, then its finalizer.
-    pub(crate) async fn delete(&self, key: &StoreKey, release: &Release) -> Result<Deletion, HostError> {
+    /// Prunes what a Release has on the clusters of this replica, then its inventories there. When no
+    /// inventory is left anywhere, its finalizer goes.
+    pub(crate) async fn delete(&self, look: Look<'_>, left: &[Left]) -> Result<Deletion, HostError> {
+        let release = look.release;
         let finalizers = release.metadata.finalizers.clone().unwrap_or_default();
         if !finalizers.iter().any(|name| name == finalizer::RELEASE) {
             return Ok(Deletion::Done);
         }
-        let mut clusters = self.other_clusters(release, &release.spec.cluster_ref.name);
-        clusters.push(release.spec.cluster_ref.name.clone());
-        for cluster in clusters {
-            let blocked = match release.spec.deletion_policy() {
-                DeletionPolicy::Delete => self.clear(key, release, &cluster).await?,
-                DeletionPolicy::Orphan => self.let_go(release, &cluster).await?,
-            };
-            if let Some(blocked) = blocked {
+        let own = release.spec.cluster_ref.name.as_str();
+        let ours = left.iter().filter(|left| left.place.uid == look.uid());
+        let ours = ours.map(|left| (left.place.cluster.as_str(), &left.ownership));
+        for (cluster, ownership) in ours.chain([(own, look.ownership)]) {
+            if let Some(blocked) = self.clear(release, cluster, ownership).await? {
                 return Ok(blocked);
             }
         }
+        let others = self.host.inventories_of(look.key, look.uid()).await?;
+        // Older inventories have no label to be listed by.
+        let is_cleared =
+            |cluster: &str| cluster == own || left.iter().any(|left| left.place.cluster == cluster);
+        let known = self.index.places(look.key).into_iter();
+        let known = known.filter(|place| place.uid == look.uid() && !is_cleared(&place.cluster));
+        let known: Vec<String> = known.map(|place| place.cluster).collect();
+        if !others.is_empty() || !known.is_empty() {
+            let message = match others.as_slice() {
+                [] => format!("what it has on the Clusters {} is being removed", known.join(", ")),
+                names => format!("what the inventories {} list is being removed", names.join(", ")),
+            };
+            return Ok(Deletion::Waits { message });
+        }
         let rest: Vec<String> = finalizers.into_iter().filter(|name| name != finalizer::RELEASE).collect();
         let version = release.metadata.resource_version.as_deref().unwrap_or_default();
-        self.host.set_finalizers::<Release>(key, version, &rest).await?;
-        tracing::info!(release = %key, "deleted");
+        self.host.writer.set_finalizers::<Release>(&**look.ownership, look.key, version, &rest).await?;
+        tracing::info!(release = %look.key, "deleted");
         Ok(Deletion::Done)
     }
 
-    /// Deletes the inventory and leaves what it names.
-    async fn let_go(&self, release: &Release, cluster: &str) -> Result<Option<Deletion>, HostError> {
-        let mut inventory = self.fresh_inventory(&InventoryId::of(release, cluster)).await?;
-        self.settle(&mut inventory, &[], "").await?;
-        Ok(None)
-    }
-
-    /// Deletes what a Release has on one cluster, and then its inventory there.
+    /// Removes what a Release has on one cluster, as its deletion policy says when it is being deleted, and
+    /// then its inventory there.
     pub(crate) async fn clear(
         &self,
-        key: &StoreKey,
         release: &Release,
         cluster: &str,
+        ownership: &Arc<dyn Ownership>,
     ) -> Result<Option<Deletion>, HostError> {
         let mut inventory = self.fresh_inventory(&InventoryId::of(release, cluster)).await?;
+        self.refuse_outdated(&inventory, ownership)?;
+        let is_deleted = release.metadata.deletion_timestamp.is_some();
         let before = inventory.entries();
-        if before.is_empty() {
-            self.settle(&mut inventory, &[], "").await?;
+        if before.is_empty() || (is_deleted && release.spec.deletion_policy() == DeletionPolicy::Orphan) {
+            self.settle(&**ownership, &mut inventory, &[], "").await?;
             return Ok(None);
         }
-        let cluster_key = StoreKey::new(key.namespace.as_str(), cluster);
-        let Some(connected) = self.targets.get(&cluster_key) else {
+        let cluster_key = StoreKey::new(release.metadata.namespace.clone().unwrap_or_default(), cluster);
+        let Some(connected) = self.targets.get(&cluster_key, ownership) else {
+            let cluster_exists = self.clusters.get(&cluster_key).is_some();
+            if cluster_exists && self.contacts.last(&cluster_key, &**ownership).is_none() {
+                let message = format!("the Cluster {cluster} is being connected to");
+                return Ok(Some(Deletion::Waits { message }));
+            }
             let message = format!(
                 "{} objects are still on the Cluster {cluster}, which is not in contact; bring it back, or set \
                  spec.apply.deletionPolicy to Orphan to let go of them",
@@ -77,22 +96,25 @@ impl Releases {
         let ahead = plan.write_ahead(&before);
         let bundle = inventory.bundle_digest().to_owned();
         if ahead != before {
-            self.write_ahead(&mut inventory, &ahead, &bundle).await?;
+            self.write_ahead(&**ownership, &mut inventory, &ahead, &bundle).await?;
         }
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
         let (report, notes) =
             prune(&connected.target, &plan.prunes, &PruneOptions { release_uid: uid }).await;
+        if report.failures.iter().any(|failure| failure.error.class == Class::NotOwner) {
+            return Err(HostError::not_owner(ownership.shard()));
+        }
         for (object, note) in notes {
-            tracing::info!(release = %key, object = %object, "{note}");
+            tracing::info!(release = %store_key(release), object = %object, "{note}");
         }
         if report.is_success() {
             // What the plan protects stays on the target, and with the Release goes its record.
-            self.settle(&mut inventory, &[], "").await?;
+            self.settle(&**ownership, &mut inventory, &[], "").await?;
             return Ok(None);
         }
-        let left = settle(&ahead, &report.fates);
-        if left != ahead {
-            self.settle(&mut inventory, &left, &bundle).await?;
+        let remaining = settle(&ahead, &report.fates);
+        if remaining != ahead {
+            self.settle(&**ownership, &mut inventory, &remaining, &bundle).await?;
         }
         let failure = DeliveryFailure::of_report(report);
         Ok(Some(Deletion::Blocked { reason: reason::PRUNE_FAILED, message: failure.message }))

@@ -1,11 +1,13 @@
 //! From a bundle to the target.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{ConflictPolicy, Release, reason};
+use convoy_api::{ConflictPolicy, reason};
 use convoy_apply::{
-    ApplyOptions, Class, Failure, PruneNote, PruneOptions, Report, RequestErrors, apply_waves, look, prune,
+    ApplyOptions, Class, Failure, Ownership, PruneNote, PruneOptions, Report, RequestErrors, apply_waves,
+    look, prune,
 };
 use convoy_plan::{
     Counts, Entry, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply, ReleaseId, Stage,
@@ -13,9 +15,9 @@ use convoy_plan::{
 };
 use convoy_runtime::StoreKey;
 
-use super::Releases;
 use super::inventory::{Inventory, InventoryId};
 use super::prepare::{Ready, namespace_of};
+use super::{Look, Releases};
 use crate::host::HostError;
 use crate::targets::Connected;
 
@@ -32,6 +34,8 @@ pub(crate) enum Delivered {
     Unchanged { objects: usize, inventories: Vec<String> },
     /// All is on the target.
     Applied { objects: usize, inventories: Vec<String>, counts: Counts, notes: Vec<(ObjectKey, PruneNote)> },
+    /// The Release is not to be on this cluster any more; nothing was written there.
+    Moved,
     /// Something is not.
     Failed { objects: usize, inventories: Vec<String>, failure: DeliveryFailure },
 }
@@ -49,7 +53,7 @@ pub(crate) struct DeliveryFailure {
 
 /// What a delivery needs.
 pub(crate) struct Delivery<'a> {
-    pub(crate) release: &'a Release,
+    pub(crate) look: Look<'a>,
     pub(crate) cluster: &'a StoreKey,
     pub(crate) connected: Connected,
     pub(crate) bundle: &'a Ready,
@@ -60,8 +64,9 @@ impl Releases {
     /// Plans, and carries the plan out. The cached inventory decides whether there is anything to do;
     /// what is done is planned on the inventory that the API server has.
     pub(crate) async fn deliver(&self, delivery: Delivery<'_>) -> Result<Delivered, HostError> {
-        let id = InventoryId::of(delivery.release, &delivery.cluster.name);
+        let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
         let cached = self.cached_inventory(&id);
+        self.refuse_outdated(&cached, delivery.look.ownership)?;
         let is_begun = cached.bundle_digest() == delivery.bundle.digest;
         if is_begun || cached.entries().is_empty() {
             let nothing = BTreeMap::new();
@@ -76,6 +81,7 @@ impl Releases {
             }
         }
         let mut inventory = self.fresh_inventory(&id).await?;
+        self.refuse_outdated(&inventory, delivery.look.ownership)?;
         let before = inventory.entries();
         let (plan, connected) = match self.plan_with_live(&delivery, &before).await {
             Ok(planned) => planned,
@@ -102,7 +108,8 @@ impl Releases {
         let mut wanted = keys_to_look_at(&delivery.input(before, &nothing, &connected).view());
         if let Err(Problems(problems)) = &wanted
             && problems.iter().any(|problem| matches!(problem, Problem::UnknownKind { .. }))
-            && let Ok(Some(renewed)) = self.targets.rediscover(delivery.cluster).await
+            && let Ok(Some(renewed)) =
+                self.targets.rediscover(delivery.cluster, delivery.look.ownership).await
         {
             connected = renewed;
             wanted = keys_to_look_at(&delivery.input(before, &nothing, &connected).view());
@@ -140,20 +147,25 @@ impl Releases {
     ) -> Result<Delivered, HostError> {
         let bundle = delivery.bundle.digest.as_str();
         let ahead = plan.write_ahead(before);
+        let ownership = &**delivery.look.ownership;
         if ahead != before || inventory.bundle_digest() != bundle {
-            self.write_ahead(inventory, &ahead, bundle).await?;
+            let is_new = inventory.is_new();
+            self.write_ahead(ownership, inventory, &ahead, bundle).await?;
+            if is_new && !self.is_still_meant(delivery).await? {
+                self.settle(ownership, inventory, &[], "").await?;
+                return Ok(Delivered::Moved);
+            }
         }
         let options = ApplyOptions {
-            force: delivery.release.spec.conflict_policy() == ConflictPolicy::Force,
+            force: delivery.look.release.spec.conflict_policy() == ConflictPolicy::Force,
             establish_patience: ESTABLISH_PATIENCE,
         };
         let applied = apply_waves(&connected.target, plan, &options).await;
         let mut notes = Vec::new();
         let mut report = applied;
         if report.is_success() && !plan.prunes.is_empty() {
-            let uid = delivery.release.metadata.uid.as_deref().unwrap_or_default();
-            let (pruned, kept) =
-                prune(&connected.target, &plan.prunes, &PruneOptions { release_uid: uid }).await;
+            let options = PruneOptions { release_uid: delivery.look.uid() };
+            let (pruned, kept) = prune(&connected.target, &plan.prunes, &options).await;
             notes = kept;
             report.fates.extend(pruned.fates);
             report.failures.extend(pruned.failures);
@@ -161,11 +173,11 @@ impl Releases {
         }
         let after = settle(&ahead, &report.fates);
         if after != ahead {
-            self.settle(inventory, &after, bundle).await?;
+            self.settle(ownership, inventory, &after, bundle).await?;
         }
         if plan.applies().any(|(stage, _)| stage == Stage::Definitions) {
             // New kinds: the next plan must know them without asking.
-            if let Err(error) = self.targets.rediscover(delivery.cluster).await {
+            if let Err(error) = self.targets.rediscover(delivery.cluster, delivery.look.ownership).await {
                 tracing::debug!(cluster = %delivery.cluster, error = %error, "discovery failed");
             }
         }
@@ -174,6 +186,33 @@ impl Releases {
             return Ok(Delivered::Applied { objects, inventories, counts: plan.counts(), notes });
         }
         Ok(Delivered::Failed { objects, inventories, failure: DeliveryFailure::of_report(report) })
+    }
+}
+
+impl Releases {
+    /// A new inventory may come too late to be seen: the Release was moved or deleted meanwhile, and who
+    /// removes its finalizer has looked for inventories already. Who moved or deleted it before that is seen
+    /// here.
+    async fn is_still_meant(&self, delivery: &Delivery<'_>) -> Result<bool, HostError> {
+        let now = self.host.release(delivery.look.key).await?;
+        Ok(now.is_some_and(|now| {
+            now.metadata.uid == delivery.look.release.metadata.uid
+                && now.metadata.deletion_timestamp.is_none()
+                && now.spec.cluster_ref.name == delivery.cluster.name
+        }))
+    }
+
+    /// Gives up when an inventory was written in a later term of the shard than the one the look began in.
+    pub(crate) fn refuse_outdated(
+        &self,
+        inventory: &Inventory,
+        ownership: &Arc<dyn Ownership>,
+    ) -> Result<(), HostError> {
+        let mut writers = inventory.writers();
+        if writers.any(|writer| self.duties.is_outdated(&**ownership, writer)) {
+            return Err(HostError::not_owner(ownership.shard()));
+        }
+        Ok(())
     }
 }
 
@@ -207,8 +246,8 @@ impl Delivery<'_> {
         live: &'b BTreeMap<ObjectKey, Live>,
         connected: &'b Connected,
     ) -> OwnedInput<'b> {
-        let metadata = &self.release.metadata;
-        let spec = &self.release.spec;
+        let metadata = &self.look.release.metadata;
+        let spec = &self.look.release.spec;
         let is_set = |name: &str| {
             metadata.annotations.as_ref().and_then(|all| all.get(name)).is_some_and(|value| value == "true")
         };
@@ -219,7 +258,7 @@ impl Delivery<'_> {
                 name: metadata.name.clone().unwrap_or_default(),
             },
             policy: Policy {
-                target_namespace: Some(namespace_of(self.release)),
+                target_namespace: Some(namespace_of(self.look.release)),
                 create_namespace: spec.create_namespace.unwrap_or(false),
                 prune: spec.prunes(),
                 allow_large_prune: is_set(ALLOW_PRUNE),
@@ -235,6 +274,11 @@ impl Delivery<'_> {
 }
 
 impl DeliveryFailure {
+    /// Whether it was given up because the cluster is another replica's.
+    pub(crate) fn is_not_owner(&self) -> bool {
+        self.failures.iter().any(|failure| failure.error.class == Class::NotOwner)
+    }
+
     fn of_problems(problems: &Problems) -> Self {
         let reason = match problems.0.as_slice() {
             [Problem::EmptyBundle { .. }] => reason::EMPTY_BUNDLE,

@@ -1,9 +1,10 @@
 //! Inventories, in parts that stay small enough for every store.
 
 use convoy_api::{
-    LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, finalizer,
-    inventory_name,
+    LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, WriterStatus,
+    finalizer, inventory_name, label,
 };
+use convoy_apply::Ownership;
 use convoy_plan::Entry;
 use convoy_runtime::StoreKey;
 
@@ -55,12 +56,22 @@ impl Inventory {
         self.parts.first().map_or("", |part| part.spec.bundle_digest.as_str())
     }
 
+    /// Whether there is none yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The shard and epoch that wrote a part last.
+    pub(crate) fn writers(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.parts.iter().filter_map(|part| part.spec.writer.as_ref()).map(|by| (by.shard, by.epoch))
+    }
+
     /// Names of the parts.
     pub(crate) fn names(&self) -> Vec<String> {
         self.parts.iter().filter_map(|part| part.metadata.name.clone()).collect()
     }
 
-    fn part(&self, index: usize, entries: &[Entry], bundle: &str) -> ReleaseInventory {
+    fn part(&self, index: usize, entries: &[Entry], bundle: &str, writer: &WriterStatus) -> ReleaseInventory {
         let mut part = self.parts.get(index).cloned().unwrap_or_else(|| {
             let mut new = ReleaseInventory::default();
             let key = self.id.key(index);
@@ -68,6 +79,8 @@ impl Inventory {
             new.metadata.name = Some(key.name);
             new
         });
+        let labels = part.metadata.labels.get_or_insert_default();
+        labels.insert(label::INVENTORY_OF.to_owned(), self.id.release_uid.clone());
         let finalizers = part.metadata.finalizers.get_or_insert_default();
         if part.metadata.deletion_timestamp.is_none()
             && !finalizers.iter().any(|name| name == finalizer::INVENTORY)
@@ -78,7 +91,7 @@ impl Inventory {
             release_ref: ReleaseReference { name: self.id.release.clone(), uid: self.id.release_uid.clone() },
             cluster_ref: LocalReference { name: self.id.cluster.clone() },
             bundle_digest: bundle.to_owned(),
-            writer: None,
+            writer: Some(writer.clone()),
             entries: entries.iter().map(Entry::to_api).collect(),
         };
         part
@@ -109,7 +122,7 @@ impl Releases {
                 let by = format!(
                     "it is that of the Release {release} on the Cluster {cluster}; rename one of them"
                 );
-                return Err(HostError::taken("ReleaseInventory", id.key(parts.len()), by));
+                return Err(HostError::Taken { kind: "ReleaseInventory", object: id.key(parts.len()), by });
             }
             parts.push(part);
         }
@@ -120,14 +133,17 @@ impl Releases {
     /// goes first: at no time is an entry in none.
     pub(crate) async fn write_ahead(
         &self,
+        ownership: &dyn Ownership,
         inventory: &mut Inventory,
         entries: &[Entry],
         bundle: &str,
     ) -> Result<(), HostError> {
+        let writer = self.writer(ownership);
         let chunks: Vec<&[Entry]> = entries.chunks(ENTRIES_OF_A_PART).collect();
         let mut parts = vec![None; chunks.len()];
         for (index, chunk) in chunks.into_iter().enumerate().rev() {
-            parts[index] = Some(self.host.put_inventory(&inventory.part(index, chunk, bundle)).await?);
+            let part = inventory.part(index, chunk, bundle, &writer);
+            parts[index] = Some(self.host.writer.put_inventory(ownership, &part).await?);
         }
         inventory.parts = parts.into_iter().flatten().collect();
         Ok(())
@@ -137,32 +153,31 @@ impl Releases {
     /// part goes first. Without entries the inventory goes, too.
     pub(crate) async fn settle(
         &self,
+        ownership: &dyn Ownership,
         inventory: &mut Inventory,
         entries: &[Entry],
         bundle: &str,
     ) -> Result<(), HostError> {
+        let writer = self.writer(ownership);
         let mut parts = Vec::new();
         for (index, chunk) in entries.chunks(ENTRIES_OF_A_PART).enumerate() {
-            parts.push(self.host.put_inventory(&inventory.part(index, chunk, bundle)).await?);
+            let part = inventory.part(index, chunk, bundle, &writer);
+            parts.push(self.host.writer.put_inventory(ownership, &part).await?);
         }
         for surplus in inventory.parts.iter().skip(parts.len()) {
-            self.host.delete_inventory(surplus).await?;
+            self.host.writer.delete_inventory(ownership, surplus).await?;
         }
         inventory.parts = parts;
         Ok(())
     }
 
-    /// Clusters other than `cluster` that have an inventory of this Release.
-    pub(crate) fn other_clusters(&self, release: &Release, cluster: &str) -> Vec<String> {
-        let uid = release.metadata.uid.as_deref().unwrap_or_default();
-        let mut names: Vec<String> = self
-            .inventories
-            .filter(|part| part.spec.release_ref.uid == uid && part.spec.cluster_ref.name != cluster)
-            .iter()
-            .map(|part| part.spec.cluster_ref.name.clone())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
+    /// How this replica signs what it writes in a term.
+    pub(crate) fn writer(&self, ownership: &dyn Ownership) -> WriterStatus {
+        WriterStatus {
+            replica: self.host.writer.replica().to_owned(),
+            shard: i64::from(ownership.shard()),
+            epoch: i64::try_from(ownership.epoch()).unwrap_or(i64::MAX),
+            ..WriterStatus::default()
+        }
     }
 }

@@ -6,6 +6,8 @@
 //! | `prepare` | from the source to a bundle, rendered once and kept |
 //! | `deliver` | from a bundle to the target: plan, write-ahead, apply, prune, settle |
 //! | `delete` | from a deleted Release to nothing |
+//! | `left` | what a Release still has on clusters that it left |
+//! | `index` | where each Release has inventories |
 //! | `inventory` | inventories in parts, read and written |
 //! | `decide` | what health, drift and earlier failures ask for; pure |
 //! | `status` | what the status says; pure |
@@ -13,7 +15,9 @@
 mod decide;
 mod delete;
 mod deliver;
+pub(crate) mod index;
 mod inventory;
+mod left;
 mod prepare;
 mod reconcile;
 mod status;
@@ -22,25 +26,29 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use convoy_api::{Cluster, GitRepository, Release, ReleaseInventory, ReleaseStatus};
+use convoy_apply::Ownership;
 use convoy_render::RenderStore;
-use convoy_runtime::{Clock, Shards, Store, StoreKey, WorkQueue};
+use convoy_runtime::{Clock, Store, StoreKey};
 use parking_lot::Mutex;
 
+use crate::cluster::Contacts;
+use crate::duties::Duties;
 use crate::host::Host;
 use crate::targets::Targets;
 
 /// What the controller works with.
 pub(crate) struct Releases {
     pub(crate) host: Host,
+    pub(crate) duties: Duties,
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,
+    pub(crate) index: Arc<index::InventoryIndex>,
     pub(crate) clusters: Store<Cluster>,
     pub(crate) repositories: Store<GitRepository>,
     pub(crate) targets: Targets,
-    pub(crate) cluster_queue: Arc<WorkQueue<StoreKey>>,
+    pub(crate) contacts: Contacts,
     pub(crate) store: RenderStore,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) shards: Shards,
     pub(crate) prepared: prepare::Prepared,
     pub(crate) memory: Mutex<HashMap<StoreKey, Memory>>,
 }
@@ -48,31 +56,63 @@ pub(crate) struct Releases {
 /// What this process knows of a Release beyond the API server: nothing that must outlive it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
+    /// The shard and its epoch that all this was learned in.
+    term: (u32, u64),
     /// The uid that all this is about.
     uid: String,
-    /// The status that was written last; the store may not show it yet.
-    status: Option<ReleaseStatus>,
+    /// The status that was written last, and the resourceVersion it got; the store may not show it yet.
+    pub(crate) status: Option<(String, ReleaseStatus)>,
     /// What was tried in vain, and until when not to try it again.
     hold: Option<decide::Hold>,
     /// Drift that was corrected.
     drift: decide::DriftMemory,
 }
 
-impl Releases {
-    fn recall(&self, key: &StoreKey, uid: &str) -> Memory {
-        self.memory.lock().get(key).filter(|memory| memory.uid == uid).cloned().unwrap_or_default()
+/// One look at one Release.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a> {
+    pub(crate) key: &'a StoreKey,
+    pub(crate) release: &'a Release,
+    /// The term of the Release's shard in which the look began.
+    pub(crate) ownership: &'a Arc<dyn Ownership>,
+}
+
+impl Look<'_> {
+    fn term(&self) -> (u32, u64) {
+        (self.ownership.shard(), self.ownership.epoch())
     }
 
-    fn remember(&self, key: &StoreKey, uid: &str, change: impl FnOnce(&mut Memory)) {
+    fn uid(&self) -> &str {
+        self.release.metadata.uid.as_deref().unwrap_or_default()
+    }
+}
+
+impl Releases {
+    fn recall(&self, look: Look<'_>) -> Memory {
+        let is_of = |memory: &&Memory| memory.uid == look.uid() && memory.term == look.term();
+        self.memory.lock().get(look.key).filter(is_of).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn remember(&self, look: Look<'_>, change: impl FnOnce(&mut Memory)) {
         let mut all = self.memory.lock();
-        let memory = all.entry(key.clone()).or_default();
-        if memory.uid != uid {
-            *memory = Memory { uid: uid.to_owned(), ..Memory::default() };
+        // After the shard was lost nobody would take it away again.
+        if look.ownership.check().is_err() {
+            return;
+        }
+        let memory = all.entry(look.key.clone()).or_default();
+        if memory.uid != look.uid() || memory.term != look.term() {
+            *memory = Memory { uid: look.uid().to_owned(), term: look.term(), ..Memory::default() };
         }
         change(memory);
     }
 
     fn forget(&self, key: &StoreKey) {
         self.memory.lock().remove(key);
+    }
+
+    /// Lets go of what was learned for shards that are not worked on any more.
+    pub(crate) fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
+        self.memory.lock().retain(|_, memory| keep(memory.term.0));
+        self.prepared.retain_shards(keep);
     }
 }

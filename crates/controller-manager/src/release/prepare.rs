@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use convoy_api::{ArtifactStatus, Release, ReleaseRender, ValuesKind, reason};
-use convoy_apply::Capabilities;
+use convoy_apply::{Capabilities, Ownership};
 use convoy_plan::Rendered;
 use convoy_render::{Bundle, RenderInput, TargetFacts, ValuesText, render, render_key};
 use convoy_runtime::StoreKey;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::Releases;
+use super::{Look, Releases};
 use crate::host::{HostError, in_words};
 
 /// Bundles that are kept in memory; the render store has the rest.
@@ -29,21 +29,30 @@ pub(crate) struct Ready {
 /// Bundles in memory by all that they depend on.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    ready: Mutex<HashMap<String, Arc<Ready>>>,
+    ready: Mutex<HashMap<String, (u32, Arc<Ready>)>>,
 }
 
 impl Prepared {
     fn get(&self, key: &str) -> Option<Arc<Ready>> {
-        self.ready.lock().get(key).cloned()
+        self.ready.lock().get(key).map(|(_, ready)| Arc::clone(ready))
     }
 
-    fn put(&self, key: String, ready: Arc<Ready>) {
+    /// Lets go of the bundles of shards that are not worked on any more.
+    pub(crate) fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
+        self.ready.lock().retain(|_, (shard, _)| keep(*shard));
+    }
+
+    fn put(&self, key: String, ready: Arc<Ready>, ownership: &dyn Ownership) {
         let mut all = self.ready.lock();
+        // After the shard was lost nobody would take it away again.
+        if ownership.check().is_err() {
+            return;
+        }
         if all.len() >= KEPT {
             // A plain way to stay bounded: what is still used is soon here again.
             all.clear();
         }
-        all.insert(key, ready);
+        all.insert(key, (ownership.shard(), ready));
     }
 }
 
@@ -74,10 +83,11 @@ impl Releases {
     /// The bundle of a Release, from memory, from the render store, or rendered now.
     pub(crate) async fn prepare(
         &self,
-        release: &Release,
+        look: Look<'_>,
         artifact: &ArtifactStatus,
         capabilities: &Capabilities,
     ) -> Result<Arc<Ready>, PrepareError> {
+        let release = look.release;
         let values = self.values(release).await?;
         let memory_key = memory_key(release, artifact, capabilities, &values);
         if let Some(ready) = self.prepared.get(&memory_key) {
@@ -150,7 +160,7 @@ impl Releases {
             }
         };
         let ready = Arc::new(Ready::of(digest, bundle));
-        self.prepared.put(memory_key, Arc::clone(&ready));
+        self.prepared.put(memory_key, Arc::clone(&ready), &**look.ownership);
         Ok(ready)
     }
 

@@ -9,19 +9,25 @@ use convoy_api::{
 };
 use convoy_apply::PruneNote;
 use convoy_plan::Reapply;
-use convoy_runtime::{Next, StoreKey};
+use convoy_runtime::{EventKind, Next, StoreKey};
 
-use super::Releases;
 use super::decide::{DriftAction, HealthGate, Hold, health_gate};
 use super::delete::Deletion;
 use super::deliver::{Delivered, Delivery};
+use super::left::{Cleared, Left};
 use super::prepare::PrepareError;
-use super::status::{self, BundleFacts, Reached, Writer};
-use crate::host::{EventKind, HostError, in_words};
+use super::status::{self, BundleFacts, Reached};
+use super::{Look, Releases};
+use crate::duties::Duties;
+use crate::host::{HostError, in_words};
 use crate::targets::Connected;
 
 /// How often a Release that waits for something without an event of its own is looked at.
 const WAIT: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether other replicas have ended their part of a deletion: of inventories of
+/// their shards this replica may see nothing.
+const OTHERS: Duration = Duration::from_secs(5);
 
 /// What the spec names, found.
 struct Resolved {
@@ -30,18 +36,56 @@ struct Resolved {
 }
 
 impl Releases {
+    /// One look at the Release of a name: at what it is to be on the cluster that it names, when that is
+    /// this replica's, and at what it has on clusters of this replica that it left.
+    ///
+    /// All ownership is taken here: what happens later in the look never begins in a later term.
     pub(crate) async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
-        let Some(release) = self.releases.get(&key) else {
+        let release = self.releases.get(&key);
+        let mut left = self.left(&key, release.as_deref());
+        let begun = match &release {
+            Some(release) => self.duties.begin(self.shard_of(release)),
+            None => Err(Next::Done),
+        };
+        let (Some(release), Ok(ownership)) = (release, &begun) else {
             self.forget(&key);
-            return Next::Done;
+            let cleared = self.clear_left(&key, &mut left).await;
+            return match cleared {
+                Ok(Cleared::All) => begun.err().unwrap_or(Next::Done),
+                cleared => self.answer(&key, cleared.map(|_| Next::Wait(WAIT))),
+            };
         };
-        let looked = if release.metadata.deletion_timestamp.is_some() {
-            self.look_at_deleted(&key, &release).await
-        } else {
-            self.look_at(&key, &release).await
+        let look = Look { key: &key, release: &release, ownership };
+        let work = async {
+            let next = if release.metadata.deletion_timestamp.is_some() {
+                return self.look_at_deleted(look, &left).await;
+            } else {
+                self.look_at(look, &mut left).await?
+            };
+            // Whatever became of it on its new cluster.
+            Ok(match self.clear_left(&key, &mut left).await? {
+                Cleared::All => next,
+                Cleared::Waits | Cleared::Blocked(_) => at_the_latest(next, WAIT),
+            })
         };
+        tokio::select! {
+            biased;
+            () = ownership.lost() => Duties::given_up(),
+            looked = work => self.answer(&key, looked),
+        }
+    }
+
+    /// The shard of the cluster that a Release names.
+    pub(crate) fn shard_of(&self, release: &Release) -> u32 {
+        let namespace = release.metadata.namespace.clone().unwrap_or_default();
+        self.duties.shard_of(&StoreKey::new(namespace, release.spec.cluster_ref.name.as_str()))
+    }
+
+    fn answer(&self, key: &StoreKey, looked: Result<Next, HostError>) -> Next {
         match looked {
             Ok(next) => next,
+            // It is another replica's now: nothing failed.
+            Err(error) if error.is_not_owner() => Duties::given_up(),
             // Someone else wrote: the event of that brings the next look.
             Err(error) if error.is_stale() => Next::Wait(Duration::from_secs(1)),
             Err(error) => {
@@ -51,59 +95,83 @@ impl Releases {
         }
     }
 
-    async fn look_at_deleted(&self, key: &StoreKey, release: &Release) -> Result<Next, HostError> {
-        let uid = release.metadata.uid.clone().unwrap_or_default();
-        let memory = self.recall(key, &uid);
-        let attempt = format!("delete {}", release.metadata.generation.unwrap_or_default());
+    async fn look_at_deleted(&self, look: Look<'_>, left: &[Left]) -> Result<Next, HostError> {
+        self.refuse_later_status(look)?;
+        let memory = self.recall(look);
+        let attempt = format!("delete {}", look.release.metadata.generation.unwrap_or_default());
         let now = self.clock.monotonic();
         if let Some(wait) = memory.hold.as_ref().and_then(|hold| hold.remaining(&attempt, now)) {
             return Ok(Next::Wait(wait));
         }
-        match self.delete(key, release).await? {
+        match self.delete(look, left).await? {
             Deletion::Done => {
-                self.forget(key);
+                self.forget(look.key);
                 Ok(Next::Done)
             }
-            Deletion::Blocked { reason, message, .. } => {
-                let reached = Reached::Deleting { reason, message };
-                self.write_status(key, release, &reached).await?;
+            Deletion::Waits { message } => {
+                self.write_status(look, &Reached::Deleting { reason: reason::DELETING, message }).await?;
+                Ok(Next::Wait(OTHERS))
+            }
+            Deletion::Blocked { reason, message } => {
+                self.write_status(look, &Reached::Deleting { reason, message }).await?;
                 let hold = Hold::after(memory.hold.as_ref(), &attempt, &[], now);
                 let wait = hold.until.saturating_sub(now);
-                self.remember(key, &uid, |memory| memory.hold = Some(hold));
+                self.remember(look, |memory| memory.hold = Some(hold));
                 Ok(Next::Wait(wait))
             }
         }
     }
 
-    async fn look_at(&self, key: &StoreKey, release: &Release) -> Result<Next, HostError> {
+    /// Gives up when the status was written in a later term of the shard than the one the look began in.
+    fn refuse_later_status(&self, look: Look<'_>) -> Result<(), HostError> {
+        let writer = look.release.status.as_ref().and_then(|status| status.controller.as_ref());
+        match writer {
+            Some(by) if self.duties.is_outdated(&**look.ownership, (by.shard, by.epoch)) => {
+                Err(HostError::not_owner(look.ownership.shard()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn look_at(&self, look: Look<'_>, left: &mut Vec<Left>) -> Result<Next, HostError> {
+        self.refuse_later_status(look)?;
+        let release = look.release;
         if release.spec.is_suspended() {
+            left.clear();
             let message = "spec.suspend is true; what is on the target stays".to_owned();
-            self.write_status(key, release, &Reached::Suspended { message }).await?;
+            self.write_status(look, &Reached::Suspended { message }).await?;
             return Ok(Next::Done);
         }
         let finalizers = release.metadata.finalizers.clone().unwrap_or_default();
         if !finalizers.iter().any(|name| name == finalizer::RELEASE) {
             let version = release.metadata.resource_version.as_deref().unwrap_or_default();
             let all: Vec<String> = finalizers.into_iter().chain([finalizer::RELEASE.to_owned()]).collect();
-            self.host.set_finalizers::<Release>(key, version, &all).await?;
+            self.host
+                .writer
+                .set_finalizers::<Release>(&**look.ownership, look.key, version, &all)
+                .await
+                .map_err(HostError::from)?;
             // The write brings an event, and with it the next look.
             return Ok(Next::Done);
         }
-        let resolved = match self.resolve(key, release) {
+        let resolved = match self.resolve(look) {
             Ok(resolved) => resolved,
             Err(stopped) => {
                 let (reached, next) = *stopped;
-                self.write_status(key, release, &reached).await?;
+                if let Some(reached) = reached {
+                    self.write_status(look, &reached).await?;
+                }
                 return Ok(next);
             }
         };
-        self.advance(key, release, resolved).await
+        self.advance(look, resolved, left).await
     }
 
     /// Finds what the spec names; or says what is missing and when to look again.
-    fn resolve(&self, key: &StoreKey, release: &Release) -> Result<Resolved, Box<(Reached, Next)>> {
+    fn resolve(&self, look: Look<'_>) -> Result<Resolved, Box<(Option<Reached>, Next)>> {
+        let (key, release) = (look.key, look.release);
         let stop = |reason: &'static str, message: String| {
-            Box::new((Reached::Resolved { reason, message, is_terminal: false }, Next::Done))
+            Box::new((Some(Reached::Resolved { reason, message, is_terminal: false }), Next::Done))
         };
         let cluster_key = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
         let Some(cluster) = self.clusters.get(&cluster_key) else {
@@ -114,7 +182,7 @@ impl Releases {
         let Some(git) = &release.spec.source.git else {
             let message = "spec.source names no source; set spec.source.git".to_owned();
             let reached = Reached::Resolved { reason: reason::INVALID_SPEC, message, is_terminal: true };
-            return Err(Box::new((reached, Next::Done)));
+            return Err(Box::new((Some(reached), Next::Done)));
         };
         let repository_key = StoreKey::new(key.namespace.as_str(), git.repository_ref.name.as_str());
         let Some(repository) = self.repositories.get(&repository_key) else {
@@ -131,10 +199,15 @@ impl Releases {
             let message = format!("the GitRepository {repository_key} has no artifact: {said}");
             return Err(stop(reason::DEPENDENCY_NOT_READY, message));
         };
-        let Some(connected) = self.targets.get(&cluster_key) else {
+        let Some(connected) = self.targets.get(&cluster_key, look.ownership) else {
             if cluster.spec.suspend == Some(true) {
                 let message = format!("the Cluster {cluster_key} is suspended; what is on it stays");
-                return Err(Box::new((Reached::Suspended { message }, Next::Done)));
+                return Err(Box::new((Some(Reached::Suspended { message }), Next::Done)));
+            }
+            let is_going = cluster.metadata.deletion_timestamp.is_some();
+            if !is_going && self.contacts.last(&cluster_key, &**look.ownership).is_none() {
+                // This replica has just begun to work on it: the status stays as the predecessor left it.
+                return Err(Box::new((None, Next::Wait(WAIT))));
             }
             let conditions = cluster.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
             let ready =
@@ -157,32 +230,32 @@ impl Releases {
     /// Renders, and delivers when there is something to deliver.
     async fn advance(
         &self,
-        key: &StoreKey,
-        release: &Release,
+        look: Look<'_>,
         resolved: Resolved,
+        left: &mut Vec<Left>,
     ) -> Result<Next, HostError> {
+        let (key, release) = (look.key, look.release);
         let revision = resolved.artifact.revision.clone();
-        let bundle = match self.prepare(release, &resolved.artifact, &resolved.connected.capabilities).await {
+        let bundle = match self.prepare(look, &resolved.artifact, &resolved.connected.capabilities).await {
             Ok(bundle) => bundle,
             Err(PrepareError::Render { reason, message }) => {
                 let reached = Reached::Rendered { revision, reason, message, is_terminal: true };
-                self.write_status(key, release, &reached).await?;
+                self.write_status(look, &reached).await?;
                 return Ok(Next::After(release.spec.interval().as_std()));
             }
             Err(PrepareError::Missing { reason, message }) => {
                 let reached = Reached::Rendered { revision, reason, message, is_terminal: false };
-                self.write_status(key, release, &reached).await?;
+                self.write_status(look, &reached).await?;
                 return Ok(Next::Wait(WAIT));
             }
             Err(PrepareError::Failed { message }) => {
                 let reached =
                     Reached::Rendered { revision, reason: reason::STORE_FAILED, message, is_terminal: false };
-                self.write_status(key, release, &reached).await?;
+                self.write_status(look, &reached).await?;
                 return Ok(Next::Retry);
             }
         };
-        let uid = release.metadata.uid.clone().unwrap_or_default();
-        let memory = self.recall(key, &uid);
+        let memory = self.recall(look);
         let now = self.clock.monotonic();
         let asked = reconcile_at(release).unwrap_or_default();
         let attempt =
@@ -190,14 +263,14 @@ impl Releases {
         if let Some(wait) = memory.hold.as_ref().and_then(|hold| hold.remaining(&attempt, now)) {
             return Ok(Next::Wait(wait));
         }
-        let current = status::merged(&release.status.clone().unwrap_or_default(), memory.status.as_ref());
+        let current = status::known(release, memory.status.as_ref());
         let mut drift = memory.drift;
         let drift_action = drift.decide(&release.spec, &current, now);
-        self.remember(key, &uid, |memory| memory.drift = drift);
+        self.remember(look, |memory| memory.drift = drift);
         let reapply = if drift_action == DriftAction::Correct { Reapply::All } else { Reapply::None };
         let cluster = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
         let delivery =
-            Delivery { release, cluster: &cluster, connected: resolved.connected, bundle: &bundle, reapply };
+            Delivery { look, cluster: &cluster, connected: resolved.connected, bundle: &bundle, reapply };
         let delivered = self.deliver(delivery).await?;
         let facts = |objects: usize, inventories: Vec<String>, is_fresh: bool| BundleFacts {
             revision: revision.clone(),
@@ -208,6 +281,10 @@ impl Releases {
             is_fresh,
         };
         let (facts, message) = match delivered {
+            Delivered::Moved => return Ok(Next::Done),
+            Delivered::Failed { failure, .. } if failure.is_not_owner() => {
+                return Err(HostError::not_owner(look.ownership.shard()));
+            }
             Delivered::Failed { objects, inventories, failure } => {
                 let reached = Reached::Planned {
                     bundle: facts(objects, inventories, false),
@@ -217,11 +294,11 @@ impl Releases {
                 };
                 let hold = Hold::after(memory.hold.as_ref(), &attempt, &failure.failures, now);
                 let wait = hold.until.saturating_sub(now);
-                self.remember(key, &uid, |memory| memory.hold = Some(hold));
+                self.remember(look, |memory| memory.hold = Some(hold));
                 if failure.failures.iter().any(|failure| failure.error.class.concerns_the_whole_target()) {
-                    self.cluster_queue.add(cluster);
+                    self.contacts.doubt(cluster);
                 }
-                self.write_status(key, release, &reached).await?;
+                self.write_status(look, &reached).await?;
                 return Ok(Next::Wait(wait));
             }
             Delivered::Unchanged { objects, inventories } => {
@@ -236,7 +313,7 @@ impl Releases {
             Delivered::Applied { objects, inventories, counts, notes } => {
                 if drift_action == DriftAction::Correct {
                     drift.corrected(now);
-                    self.remember(key, &uid, |memory| memory.drift = drift);
+                    self.remember(look, |memory| memory.drift = drift);
                 }
                 let mut message = counts.to_string();
                 if !notes.is_empty() {
@@ -249,15 +326,17 @@ impl Releases {
                 (facts(objects, inventories, true), message)
             }
         };
-        self.remember(key, &uid, |memory| memory.hold = None);
-        if let Some(blocked) = self.clear_left_clusters(key, release).await? {
+        self.remember(look, |memory| memory.hold = None);
+        let cleared = self.clear_left(key, left).await?;
+        let waits = matches!(cleared, Cleared::Waits);
+        if let Cleared::Blocked(blocked) = cleared {
             let reached = Reached::Planned {
                 bundle: facts,
                 reason: reason::PRUNE_FAILED,
                 message: blocked,
                 is_terminal: false,
             };
-            self.write_status(key, release, &reached).await?;
+            self.write_status(look, &reached).await?;
             return Ok(Next::Wait(WAIT));
         }
         let gate = self.gate(release, &current, &facts);
@@ -266,8 +345,8 @@ impl Releases {
             (_, DriftAction::Wait(wait)) => Next::After(wait),
             _ => Next::After(release.spec.interval().as_std()),
         };
-        self.write_status(key, release, &Reached::Applied { bundle: facts, gate, message }).await?;
-        Ok(next)
+        self.write_status(look, &Reached::Applied { bundle: facts, gate, message }).await?;
+        Ok(if waits { at_the_latest(next, WAIT) } else { next })
     }
 
     fn gate(&self, release: &Release, current: &ReleaseStatus, facts: &BundleFacts) -> HealthGate {
@@ -278,48 +357,37 @@ impl Releases {
         health_gate(&release.spec, current, &facts.digest, facts.objects, applied, had_succeeded, now)
     }
 
-    /// Removes what the Release has on clusters that it left. Answers with what is in the way.
-    async fn clear_left_clusters(
-        &self,
-        key: &StoreKey,
-        release: &Release,
-    ) -> Result<Option<String>, HostError> {
-        for cluster in self.other_clusters(release, &release.spec.cluster_ref.name) {
-            if let Some(Deletion::Blocked { message, .. }) = self.clear(key, release, &cluster).await? {
-                return Ok(Some(format!("on the Cluster {cluster}, which the Release left: {message}")));
-            }
-        }
-        Ok(None)
-    }
-
     /// Writes the status when it says something new, and an event when people should know.
-    async fn write_status(
-        &self,
-        key: &StoreKey,
-        release: &Release,
-        reached: &Reached,
-    ) -> Result<(), HostError> {
-        let uid = release.metadata.uid.clone().unwrap_or_default();
-        let stored = release.status.clone().unwrap_or_default();
-        let old = status::merged(&stored, self.recall(key, &uid).status.as_ref());
-        let shard = self.shards.shard_of(&key.namespace, &release.spec.cluster_ref.name);
-        let writer = Writer { replica: self.host.replica().to_owned(), shard };
+    async fn write_status(&self, look: Look<'_>, reached: &Reached) -> Result<(), HostError> {
+        let Look { key, release, ownership } = look;
+        let old = status::known(release, self.recall(look).status.as_ref());
         let now = self.clock.now();
-        let new = status::next(release, &old, reached, &writer, now);
+        let new = status::next(release, &old, reached, &self.writer(&**ownership), now);
         let fields = status::owned(&new);
         if fields == status::owned(&old) {
             return Ok(());
         }
-        self.host.apply_status::<Release>(key, &uid, &fields).await?;
-        self.remember(key, &uid, |memory| memory.status = Some(new.clone()));
+        let written = self.host.writer.apply_status::<Release>(&**ownership, key, look.uid(), &fields).await;
+        let version = written?;
+        self.remember(look, |memory| memory.status = Some((version, new.clone())));
         if let Some((kind, reason, message)) = event(&old, &new) {
             match kind {
                 EventKind::Normal => tracing::info!(release = %key, "{reason}: {message}"),
                 EventKind::Warning => tracing::warn!(release = %key, "{reason}: {message}"),
             }
-            self.host.event(release, kind, &reason, &message, now).await;
+            self.host.writer.event(&**ownership, release, (kind, &reason, &message), now).await;
         }
         Ok(())
+    }
+}
+
+/// The same, but within a while.
+fn at_the_latest(next: Next, wait: Duration) -> Next {
+    match next {
+        Next::Done => Next::Wait(wait),
+        Next::After(delay) => Next::After(delay.min(wait)),
+        Next::Wait(delay) => Next::Wait(delay.min(wait)),
+        Next::Retry => Next::Retry,
     }
 }
 

@@ -48,28 +48,18 @@ pub(crate) struct BundleFacts {
     pub(crate) is_fresh: bool,
 }
 
-/// Who writes.
-#[derive(Clone, Debug)]
-pub(crate) struct Writer {
-    pub(crate) replica: String,
-    pub(crate) shard: u32,
-}
-
 /// The status after `old`.
 pub(crate) fn next(
     release: &Release,
     old: &ReleaseStatus,
     reached: &Reached,
-    writer: &Writer,
+    writer: &WriterStatus,
     now: Timestamp,
 ) -> ReleaseStatus {
     let generation = release.metadata.generation.unwrap_or_default();
     let mut new = ReleaseStatus { observed_generation: Some(generation), ..old.clone() };
-    new.controller = Some(WriterStatus {
-        replica: writer.replica.clone(),
-        shard: i64::from(writer.shard),
-        ..WriterStatus::default()
-    });
+    let last_look_time = last_look(release, old.controller.as_ref(), writer, now);
+    new.controller = Some(WriterStatus { last_look_time: Some(last_look_time), ..writer.clone() });
     let annotations = release.metadata.annotations.as_ref();
     new.last_handled_reconcile_at = annotations.and_then(|all| all.get(annotation::RECONCILE_AT)).cloned();
     let mut say = Conditions { new: &mut new, generation, now };
@@ -120,6 +110,21 @@ pub(crate) fn next(
     }
     new.history.truncate(release.spec.history_limit());
     new
+}
+
+/// When this look is to be known: at once in a new term, else only when the last that is known of is as old
+/// as the interval, so that a look that finds nothing new is rarely a write.
+fn last_look(release: &Release, old: Option<&WriterStatus>, writer: &WriterStatus, now: Timestamp) -> Time {
+    let is_same = |old: &&WriterStatus| {
+        (&old.replica, old.shard, old.epoch) == (&writer.replica, writer.shard, writer.epoch)
+    };
+    let known = old.filter(is_same).and_then(|old| old.last_look_time.clone());
+    match known {
+        Some(Time(known)) if now.duration_since(known).unsigned_abs() < release.spec.interval().as_std() => {
+            Time(known)
+        }
+        _ => Time(whole_second(now)),
+    }
 }
 
 fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, message: &str) {
@@ -268,9 +273,27 @@ pub(crate) fn owned(status: &ReleaseStatus) -> Map<String, Value> {
     }
 }
 
-/// What this process wrote last, with the observer's fields as they are now.
-pub(crate) fn merged(current: &ReleaseStatus, written: Option<&ReleaseStatus>) -> ReleaseStatus {
-    let Some(written) = written else { return current.clone() };
+/// The status of a Release: as the store shows it, or, while that is older, as this process wrote it last
+/// (with the resourceVersion that the write got) with the observer's fields of the store.
+pub(crate) fn known(release: &Release, written: Option<&(String, ReleaseStatus)>) -> ReleaseStatus {
+    let current = release.status.clone().unwrap_or_default();
+    let shown = release.metadata.resource_version.as_deref().unwrap_or_default();
+    match written {
+        Some((version, written)) if is_older(shown, version) => merged(&current, written),
+        // What another replica wrote after us is what there is.
+        _ => current,
+    }
+}
+
+/// Whether a resourceVersion is older than another; what cannot be compared may be.
+fn is_older(shown: &str, written: &str) -> bool {
+    match (shown.parse::<u64>(), written.parse::<u64>()) {
+        (Ok(shown), Ok(written)) => shown < written,
+        _ => true,
+    }
+}
+
+fn merged(current: &ReleaseStatus, written: &ReleaseStatus) -> ReleaseStatus {
     let mut merged = ReleaseStatus {
         healthy_objects: current.healthy_objects,
         observer: current.observer.clone(),
@@ -313,8 +336,8 @@ mod tests {
         }
     }
 
-    fn writer() -> Writer {
-        Writer { replica: "cm-0".to_owned(), shard: 7 }
+    fn writer() -> WriterStatus {
+        WriterStatus { replica: "cm-0".to_owned(), shard: 7, epoch: 3, last_look_time: None }
     }
 
     fn at(second: i64) -> Timestamp {
@@ -391,9 +414,47 @@ mod tests {
         assert_eq!(owned(&second), owned(&first));
         assert!(!owned(&first).contains_key("healthyObjects"));
         assert!(!serde_json::to_string(&owned(&first)).unwrap().contains("\"Healthy\""));
-        let stale = ReleaseStatus { healthy_objects: Some(1), ..ReleaseStatus::default() };
-        let merged = merged(&stale, Some(&first));
+        let mut stale = release();
+        stale.metadata.resource_version = Some("9".to_owned());
+        stale.status = Some(ReleaseStatus { healthy_objects: Some(1), ..ReleaseStatus::default() });
+        let merged = known(&stale, Some(&("10".to_owned(), first.clone())));
         assert_eq!((merged.healthy_objects, merged.history.len()), (Some(1), 1));
         assert!(find_condition(&merged.conditions, "Healthy").is_none());
+    }
+
+    #[test]
+    fn i12_a_look_in_a_new_term_is_told_at_once_and_else_once_an_interval() {
+        let look = |old: &ReleaseStatus, epoch: i64, second: i64| {
+            let mut unchanged = bundle("a");
+            unchanged.is_fresh = false;
+            let reached = Reached::Applied {
+                bundle: unchanged,
+                gate: HealthGate::Open,
+                message: "2 created".to_owned(),
+            };
+            next(&release(), old, &reached, &WriterStatus { epoch, ..writer() }, at(second))
+        };
+        let told = |status: &ReleaseStatus| {
+            let controller = status.controller.clone().unwrap();
+            (controller.epoch, controller.last_look_time.unwrap().0.as_second())
+        };
+        let first = look(&ReleaseStatus::default(), 3, 1);
+        assert_eq!(told(&look(&first, 3, 600)), (3, 1));
+        assert_eq!(told(&look(&first, 3, 601)), (3, 601));
+        assert_eq!(told(&look(&first, 4, 2)), (4, 2));
+    }
+
+    #[test]
+    fn sc05_what_another_replica_wrote_later_is_not_taken_for_what_we_wrote() {
+        let ours = next(&release(), &ReleaseStatus::default(), &applied("a", waiting()), &writer(), at(1));
+        let theirs = WriterStatus { shard: 9, ..writer() };
+        let theirs = next(&release(), &ours, &applied("b", HealthGate::Open), &theirs, at(2));
+        let mut shown = release();
+        shown.status = Some(theirs.clone());
+        shown.metadata.resource_version = Some("11".to_owned());
+        let written = ("10".to_owned(), ours);
+        assert_eq!(known(&shown, Some(&written)), theirs);
+        shown.metadata.resource_version = Some("9".to_owned());
+        assert_eq!(known(&shown, Some(&written)).controller.unwrap().shard, 7);
     }
 }

@@ -68,6 +68,7 @@ fn resource(object: &Value) -> anyhow::Result<ApiResource> {
 }
 
 /// Applies an object as the `convoy` command does.
+#[expect(clippy::disallowed_methods, reason = "the demo writes as a user")]
 pub(crate) async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource(object)?);

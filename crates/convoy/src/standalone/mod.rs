@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use convoy_runtime::{Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
+use convoy_runtime::{CacheScope, Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
 use convoy_shard::ProcessKind;
 
@@ -145,6 +145,8 @@ async fn controllers(
                 allow_file_urls: true,
                 clock: Arc::clone(&clock),
                 readiness: Readiness::default(),
+                metrics: Metrics::default(),
+                cache_scope: CacheScope::Everything,
             },
             shutdown.clone(),
         ),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use convoy_controller_manager::{Options, RunError, run};
 use convoy_observer::ObserverOptions;
-use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client};
+use convoy_runtime::{
+    CacheScope, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client,
+};
 use convoy_testkit::ControlPlane;
 use kube::Client;
 use kube::api::{
@@ -84,6 +86,8 @@ impl World {
             allow_file_urls: true,
             clock: Arc::new(RealClock::new()),
             readiness: Readiness::default(),
+            metrics: Metrics::default(),
+            cache_scope: CacheScope::Everything,
         };
         self.manager = Some(tokio::spawn(run(options, self.shutdown.clone())));
     }

@@ -76,6 +76,7 @@ impl EventWriter {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "Events about leases are no work of a shard")]
     async fn write(&self, lease: &str, kind: &str, reason: &str, message: &str) {
         let now = self.clock.now();
         let second = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();

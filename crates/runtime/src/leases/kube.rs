@@ -103,6 +103,7 @@ impl KubeLeases {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "leases are what ownership is made of")]
     async fn try_write(&self, op: WriteOp, lease: &Lease) -> Result<Written, kube::Error> {
         let name = lease.key.name(&self.settings);
         let stored = match op {
