@@ -1,4 +1,5 @@
 //! A whole control plane in memory, reachable over TLS.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
 use std::sync::Arc;
