@@ -259,7 +259,7 @@ mod tests {
                 let target = Target::over(Arc::new(Nowhere), Arc::clone(&ownership));
                 let capabilities = Arc::new(Capabilities::default());
                 let made_of = (String::new(), String::new());
-                self.targets.put(cluster.clone(), Connected { target, capabilities, made_of }, &ownership);
+                self.targets.put(cluster.clone(), &Connected { target, capabilities, made_of }, &ownership);
                 let cause = Cause::of(&Cluster::default());
                 let contact =
                     Contact { cause, outcome: Outcome::Suspended, until: Default::default(), failures: 0 };

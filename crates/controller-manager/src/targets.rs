@@ -41,7 +41,7 @@ impl Targets {
     }
 
     /// Keeps a target, unless its shard was lost meanwhile: then nobody would take it away again.
-    pub(crate) fn put(&self, cluster: StoreKey, connected: Connected, ownership: &Arc<dyn Ownership>) {
+    pub(crate) fn put(&self, cluster: StoreKey, connected: &Connected, ownership: &Arc<dyn Ownership>) {
         let mut all = self.connected.write();
         if ownership.check().is_ok() {
             let unowned: Arc<dyn Ownership> = Arc::new(Unowned { shard: ownership.shard() });

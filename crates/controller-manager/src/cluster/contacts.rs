@@ -45,11 +45,14 @@ pub(crate) struct Contact {
 /// The last look at each target of this replica. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Contacts {
-    last: Arc<Mutex<HashMap<StoreKey, ((u32, u64), Contact)>>>,
+    last: Arc<Mutex<HashMap<StoreKey, (Term, Contact)>>>,
     queue: Arc<WorkQueue<StoreKey>>,
 }
 
-fn term(ownership: &dyn Ownership) -> (u32, u64) {
+/// A shard and its epoch.
+type Term = (u32, u64);
+
+fn term(ownership: &dyn Ownership) -> Term {
     (ownership.shard(), ownership.epoch())
 }
 

@@ -138,7 +138,7 @@ impl Clusters {
                 let capabilities = Arc::new(capabilities);
                 let is_news = known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
                 let connected = Connected { target, capabilities: Arc::clone(&capabilities), made_of };
-                self.targets.put(key.clone(), connected, ownership);
+                self.targets.put(key.clone(), &connected, ownership);
                 if is_news {
                     tracing::info!(cluster = %key, version = capabilities.version, "in contact");
                     self.wake_releases(key);
