@@ -12,6 +12,9 @@ use convoy_e2e::rounds::{self, Fault, Options, Round};
 
 use crate::workspace;
 
+/// How many violations of a round are printed.
+const SHOWN: usize = 12;
+
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -151,8 +154,11 @@ fn show(round: &Round) {
         round.writes_after,
         if round.violations.is_empty() { "" } else { "  VIOLATIONS" },
     );
-    for violation in &round.violations {
+    for violation in round.violations.iter().take(SHOWN) {
         println!("        {violation}");
+    }
+    if let Some(more) = round.violations.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        println!("        and {more} more");
     }
     // A run takes long: what was seen is shown at once, also through a pipe.
     let _ = std::io::stdout().flush();
