@@ -175,6 +175,10 @@ pub(crate) struct Observer {
     pub(crate) shards: Shards,
     #[command(flatten)]
     pub(crate) identity: Identity,
+    /// Cache only the Releases, ReleaseInventories and Clusters of this replica's own shards, by the label
+    /// that the apiserver writes. Default: all of them.
+    #[arg(long)]
+    pub(crate) shard_scoped_cache: bool,
     #[command(flatten)]
     pub(crate) leases: Leases,
     /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0

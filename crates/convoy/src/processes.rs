@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use convoy_observer::ControllerLeases;
 use convoy_runtime::leases::Leases;
 use convoy_runtime::{
     CacheScope, Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor, VersionInfo,
@@ -84,6 +85,8 @@ pub(crate) async fn observer(
         sharding::settings(ProcessKind::Observer, &replica_id, arguments.shards, &arguments.leases)?;
     let process = Process::start("observer", replica_id, arguments.health_bind_address, shutdown).await?;
     let client = process.client(&arguments.host).await?;
+    // In this time another replica has taken over.
+    let patience = settings.lease_duration + settings.renew_interval;
     let leases = process.leases(
         Sharing { settings, risks, warn_of_peers: None },
         &arguments.leases,
@@ -95,6 +98,9 @@ pub(crate) async fn observer(
         client,
         identity: process.identity.clone(),
         shards: leases.shards(),
+        cache_scope: cache_scope(arguments.shard_scoped_cache),
+        controllers: Some(ControllerLeases { leases: leases.peers(), patience }),
+        metrics: process.metrics.clone(),
         clock,
         readiness: process.readiness.clone(),
         shutdown: shutdown.clone(),

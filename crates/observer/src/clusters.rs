@@ -2,10 +2,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{Cluster, ReleaseInventory};
+use convoy_api::{Cluster, Release, ReleaseInventory};
 use convoy_runtime::{
-    Change, Clock, Next, ProcessIdentity, Shutdown, Store, StoreKey, WorkQueue, in_cluster_client,
-    target_client,
+    Cause, Change, Clock, Next, OwnedShards, ProcessIdentity, Sharded as _, Shards, Shutdown, Store,
+    StoreKey, WorkQueue, in_cluster_client, store_key, target_client,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -22,12 +22,13 @@ pub(crate) const GATHER: Duration = Duration::from_millis(500);
 /// How long after a watch failed the kubeconfig is read anew.
 const LOOK_AT_KUBECONFIG: Duration = Duration::from_secs(15);
 
-/// Clients, models and watches of all clusters.
+/// Clients, models and watches of the clusters whose shards this replica owns and has looked at.
 pub(crate) struct Clusters {
     pub(crate) host: Client,
     pub(crate) identity: ProcessIdentity,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shutdown: Shutdown,
+    pub(crate) shards: Shards,
     /// Clusters whose watches are to be looked at.
     pub(crate) queue: Arc<WorkQueue<StoreKey>>,
     /// Releases that are to be judged.
@@ -35,12 +36,28 @@ pub(crate) struct Clusters {
     pub(crate) state: Mutex<State>,
 }
 
+/// Where a lock of a model is taken beside this one, this one is taken first.
 #[derive(Default)]
 pub(crate) struct State {
+    /// The shards that all below is of.
+    held: OwnedShards,
     models: HashMap<StoreKey, Arc<Mutex<Model>>>,
     connections: HashMap<StoreKey, Connection>,
     /// Inventories by cluster and Release.
     inventories: HashMap<(StoreKey, StoreKey), BTreeMap<StoreKey, Arc<ReleaseInventory>>>,
+}
+
+impl State {
+    /// Whether a model is the one that the cluster has, rather than one of a term that is over.
+    fn is_current(&self, cluster: &StoreKey, model: &Arc<Mutex<Model>>) -> bool {
+        self.models.get(cluster).is_some_and(|current| Arc::ptr_eq(current, model))
+    }
+}
+
+/// The cluster and the Release that an inventory is of.
+fn place(key: &StoreKey, inventory: &ReleaseInventory) -> (StoreKey, StoreKey) {
+    let beside = |name: &str| StoreKey::new(key.namespace.as_str(), name);
+    (beside(&inventory.spec.cluster_ref.name), beside(&inventory.spec.release_ref.name))
 }
 
 struct Connection {
@@ -88,38 +105,90 @@ impl Clusters {
         self.state.lock().models.get(cluster).cloned()
     }
 
+    fn shard_of(&self, cluster: &StoreKey) -> u32 {
+        self.shards.shard_of(&cluster.namespace, &cluster.name)
+    }
+
+    /// Takes on a shard whose objects were looked at: builds the models of its clusters, and has all clusters
+    /// and Releases of the shard looked at.
+    pub(crate) fn gained(
+        &self,
+        (shard, epoch): (u32, u64),
+        inventories: &Store<ReleaseInventory>,
+        releases: &Store<Release>,
+    ) {
+        self.state.lock().held.insert(shard, epoch);
+        for inventory in inventories.filter(|inventory| inventory.shard(&self.shards) == shard) {
+            let key = store_key(&*inventory);
+            let place = place(&key, &inventory);
+            // As it is now: a change that came meanwhile was taken in, or comes after this.
+            let current = || inventories.get(&key).filter(|now| self::place(&key, now) == place);
+            self.set_part(&key, &place, current);
+        }
+        for release in releases.filter(|release| release.shard(&self.shards) == shard) {
+            self.releases.add(store_key(&*release));
+        }
+    }
+
+    /// Drops all that belongs to a shard: connections, watches, models, and work that waits.
+    pub(crate) fn lost(&self, shard: u32) {
+        let mut state = self.state.lock();
+        state.held.remove(&shard);
+        state.connections.retain(|cluster, _| self.shard_of(cluster) != shard);
+        state.inventories.retain(|(cluster, _), _| self.shard_of(cluster) != shard);
+        let is_gone = |cluster: &StoreKey, _: &mut Arc<Mutex<Model>>| self.shard_of(cluster) == shard;
+        let gone: Vec<_> = state.models.extract_if(is_gone).collect();
+        drop(state);
+        for (cluster, model) in gone {
+            self.queue.remove(&cluster);
+            model.lock().releases().for_each(|release| self.releases.remove(release));
+        }
+    }
+
     /// Takes in a change of an inventory.
     pub(crate) fn inventory_changed(&self, change: &Change<ReleaseInventory>) {
-        let place = |inventory: &ReleaseInventory| {
-            let namespace = &change.key.namespace;
-            let cluster = StoreKey::new(namespace.as_str(), inventory.spec.cluster_ref.name.as_str());
-            (cluster, StoreKey::new(namespace.as_str(), inventory.spec.release_ref.name.as_str()))
-        };
-        let now = self.clock.monotonic();
+        if change.cause == Cause::ShardLost {
+            // The shard goes as a whole.
+            return;
+        }
+        let place = |inventory: &ReleaseInventory| place(&change.key, inventory);
         let (old, new) = (change.old.as_deref().map(place), change.new.as_deref().map(place));
         let places: HashSet<_> = old.into_iter().chain(new.clone()).collect();
-        for (cluster, release) in places {
-            let is_here = new.as_ref() == Some(&(cluster.clone(), release.clone()));
-            let mut state = self.state.lock();
-            let parts = state.inventories.entry((cluster.clone(), release.clone())).or_default();
-            match change.new.as_ref().filter(|_| is_here) {
-                Some(inventory) => parts.insert(change.key.clone(), Arc::clone(inventory)),
-                None => parts.remove(&change.key),
-            };
-            let parts: Vec<_> = parts.values().cloned().collect();
-            if parts.is_empty() {
-                state.inventories.remove(&(cluster.clone(), release.clone()));
-            }
-            let model = Arc::clone(state.models.entry(cluster.clone()).or_default());
-            drop(state);
-            let parts: Vec<&ReleaseInventory> = parts.iter().map(Arc::as_ref).collect();
-            let mut model = model.lock();
-            let has_other_kinds = model.set_inventories(&release, &parts, now);
-            if has_other_kinds || model.releases().next().is_none() {
-                self.queue.add(cluster);
-            }
-            self.releases.add_after(release, GATHER);
+        for place in places {
+            let is_here = new.as_ref() == Some(&place);
+            self.set_part(&change.key, &place, || change.new.clone().filter(|_| is_here));
         }
+    }
+
+    /// Sets one part of a Release's inventory, or removes it. What is not of a held shard is left out.
+    fn set_part(
+        &self,
+        key: &StoreKey,
+        place: &(StoreKey, StoreKey),
+        part: impl FnOnce() -> Option<Arc<ReleaseInventory>>,
+    ) {
+        let (cluster, release) = place;
+        let mut state = self.state.lock();
+        if !state.held.contains_key(&self.shard_of(cluster)) {
+            return;
+        }
+        let parts = state.inventories.entry(place.clone()).or_default();
+        match part() {
+            Some(inventory) => parts.insert(key.clone(), inventory),
+            None => parts.remove(key),
+        };
+        let parts: Vec<_> = parts.values().cloned().collect();
+        if parts.is_empty() {
+            state.inventories.remove(place);
+        }
+        let model = Arc::clone(state.models.entry(cluster.clone()).or_default());
+        let parts: Vec<&ReleaseInventory> = parts.iter().map(Arc::as_ref).collect();
+        let mut model = model.lock();
+        let has_other_kinds = model.set_inventories(release, &parts, self.clock.monotonic());
+        if has_other_kinds || model.releases().next().is_none() {
+            self.queue.add(cluster.clone());
+        }
+        self.releases.add_after(release.clone(), GATHER);
     }
 
     /// Sees to it that exactly the wanted kinds of one cluster are watched, with a client that works.
@@ -143,7 +212,7 @@ impl Clusters {
         }
         let has_client = self.state.lock().connections.contains_key(&key);
         if !has_client || is_failing || self.made_of_other_sort(&key, &cluster) {
-            if let Err(error) = self.connect(&key, &cluster).await {
+            if let Err(error) = self.connect(&key, &model, &cluster).await {
                 let why = describe(&error);
                 tracing::warn!(cluster = %key, error = why, "a target cannot be watched");
                 self.set_unreachable(&model, Some(why));
@@ -162,7 +231,12 @@ impl Clusters {
         is_in_cluster.is_some_and(|is_in_cluster| is_in_cluster != cluster.spec.in_cluster.unwrap_or(false))
     }
 
-    async fn connect(&self, key: &StoreKey, cluster: &Cluster) -> Result<(), NoClient> {
+    async fn connect(
+        &self,
+        key: &StoreKey,
+        model: &Arc<Mutex<Model>>,
+        cluster: &Cluster,
+    ) -> Result<(), NoClient> {
         let kubeconfig = match (&cluster.spec.kubeconfig, cluster.spec.in_cluster) {
             (Some(source), _) => {
                 Some(self.kubeconfig(key, source.secret_ref.name.as_str(), source.secret_ref.key()).await?)
@@ -181,7 +255,11 @@ impl Clusters {
             None => in_cluster_client(&self.identity)?,
         };
         let connection = Connection { client, made_of, watches: HashMap::new() };
-        self.state.lock().connections.insert(key.clone(), connection);
+        let mut state = self.state.lock();
+        // The shard may have been lost meanwhile.
+        if state.is_current(key, model) {
+            state.connections.insert(key.clone(), connection);
+        }
         Ok(())
     }
 
@@ -199,6 +277,9 @@ impl Clusters {
         wanted: &HashSet<WatchedKind>,
     ) {
         let mut state = self.state.lock();
+        if !state.is_current(key, model) {
+            return;
+        }
         let Some(connection) = state.connections.get_mut(key) else { return };
         connection.watches.retain(|kind, watch| {
             let is_wanted = wanted.contains(kind);

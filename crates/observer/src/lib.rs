@@ -9,17 +9,23 @@
 //! Healthy and Drifted, `healthyObjects`, and `observedBundleDigest`, which tells what the conditions speak
 //! of. The controller-manager watches Releases and acts on them.
 //!
+//! It watches the clusters of its own shards alone. A gained shard is looked at first
+//! ([`LookedShards`](convoy_runtime::LookedShards)); of a lost one, connections, watches and models are
+//! dropped. Releases whose shard no controller-manager holds are not Ready, and the observer says so.
+//!
 //! | module | what it is |
 //! |---|---|
 //! | `seen` | one live object in a few words; pure |
 //! | `model` | all that is known of one cluster: inventories, objects, watches; pure |
 //! | `verdict` | from the model to what a status says of one Release; pure |
 //! | `status` | from a verdict to the fields to write, or nothing when they stand there already; pure |
+//! | `missing` | shards that no controller-manager holds |
 //! | `watches` | one watch of one kind |
 //! | `clusters` | clients and watches of all clusters |
 //! | `run` | stores of convoy's own kinds, queues, and writing status |
 
 mod clusters;
+mod missing;
 mod model;
 mod run;
 mod seen;
@@ -27,4 +33,5 @@ mod status;
 mod verdict;
 mod watches;
 
+pub use missing::ControllerLeases;
 pub use run::{ObserverOptions, run};

@@ -2,15 +2,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{Cluster, Release, ReleaseInventory};
+use convoy_api::{Cluster, Release, ReleaseInventory, field_manager};
 use convoy_runtime::{
-    Backoff, Clock, Next, ProcessIdentity, Readiness, Shards, Shutdown, Store, StoreKey, StoreOptions,
-    Supervisor, TaskError, WorkQueue, watch_into,
+    Backoff, CacheScope, Cause, Clock, HostWriter, LookedShards, Metrics, Next, ProcessIdentity, Readiness,
+    ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, Supervisor, TaskError, WorkQueue,
+    store_key,
 };
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 
 use crate::clusters::{Clusters, GATHER};
+use crate::missing::{self, ControllerLeases};
 use crate::status::{self, Writer};
 use crate::verdict::judge;
 use crate::watches::describe;
@@ -20,6 +21,10 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 const CONCURRENT_CLUSTERS: usize = 16;
 /// Status writes under way at the same time.
 const CONCURRENT_WRITES: usize = 16;
+/// How often the leases of controller-managers are looked at.
+const LOOK_AT_LEASES: Duration = Duration::from_secs(1);
+/// How often Releases are looked for that do not say yet that their controller-manager is missing.
+const LOOK_FOR_UNSAID: Duration = Duration::from_secs(5);
 /// The part's name in readiness.
 const PART: &str = "observer";
 
@@ -32,6 +37,12 @@ pub struct ObserverOptions {
     pub identity: ProcessIdentity,
     /// Which shards this replica owns.
     pub shards: Shards,
+    /// Which objects are cached.
+    pub cache_scope: CacheScope,
+    /// The leases of the controller-managers; none when there are none to see.
+    pub controllers: Option<ControllerLeases>,
+    /// Where metrics are registered.
+    pub metrics: Metrics,
     /// The clocks.
     pub clock: Arc<dyn Clock>,
     /// Told when the first lists have ended.
@@ -54,42 +65,53 @@ impl std::fmt::Debug for ObserverOptions {
 /// # Errors
 /// When one of its tasks ended early, which is a defect: what can fail from outside is tried again.
 pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
-    let ObserverOptions { client, identity, shards, clock, readiness, shutdown } = options;
+    let ObserverOptions {
+        client,
+        identity,
+        shards,
+        cache_scope,
+        controllers,
+        metrics,
+        clock,
+        readiness,
+        shutdown,
+    } = options;
     readiness.not_ready(PART, "the first lists have not ended");
     let clusters = Arc::new(Clusters {
         host: client.clone(),
         identity: identity.clone(),
         clock: Arc::clone(&clock),
         shutdown: shutdown.clone(),
+        shards: shards.clone(),
         queue: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         releases: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         state: Default::default(),
     });
 
+    let caches = ShardCaches::new(
+        client.clone(),
+        shards.clone(),
+        cache_scope,
+        Arc::clone(&clock),
+        shutdown.clone(),
+        &metrics,
+    );
     let on_release = Arc::clone(&clusters);
-    let (releases, feed_releases) = watch_into::<Release>(
-        client.clone(),
-        StoreOptions::default(),
-        Arc::clone(&clock),
-        shutdown.clone(),
-        move |change| on_release.releases.add_after(change.key.clone(), GATHER),
-    );
+    let (releases, feed_releases) = caches.watch::<Release, _>(move |change| {
+        if change.cause == Cause::Object {
+            on_release.releases.add_after(change.key.clone(), GATHER);
+        }
+    });
     let on_inventory = Arc::clone(&clusters);
-    let (inventories, feed_inventories) = watch_into::<ReleaseInventory>(
-        client.clone(),
-        StoreOptions::default(),
-        Arc::clone(&clock),
-        shutdown.clone(),
-        move |change| on_inventory.inventory_changed(change),
-    );
+    let (inventories, feed_inventories) =
+        caches.watch::<ReleaseInventory, _>(move |change| on_inventory.inventory_changed(change));
     let on_cluster = Arc::clone(&clusters);
-    let (targets, feed_targets) = watch_into::<Cluster>(
-        client.clone(),
-        StoreOptions::default(),
-        Arc::clone(&clock),
-        shutdown.clone(),
-        move |change| on_cluster.queue.add(change.key.clone()),
-    );
+    let (targets, feed_targets) = caches.watch::<Cluster, _>(move |change| {
+        if change.cause == Cause::Object {
+            on_cluster.queue.add(change.key.clone());
+        }
+    });
+    let looked = caches.looked();
 
     let mut tasks = Supervisor::new(shutdown.clone());
     tasks.spawn("watch of Releases", unfailing(feed_releases));
@@ -109,12 +131,41 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         }),
     );
 
+    let mut news = looked.news();
+    let (held, until) = (Arc::clone(&clusters), shutdown.clone());
+    let (known_inventories, known_releases) = (inventories.clone(), releases.clone());
+    tasks.spawn(
+        "shards",
+        unfailing(async move {
+            loop {
+                let news = tokio::select! {
+                    () = until.wait() => return,
+                    news = news.next() => news,
+                };
+                let Some(news) = news else { return };
+                news.lost.keys().for_each(|shard| held.lost(*shard));
+                for shard in news.ready {
+                    held.gained(shard, &known_inventories, &known_releases);
+                }
+            }
+        }),
+    );
+
+    if let Some(controllers) = controllers.clone() {
+        let (queue, known) = (Arc::clone(&clusters.releases), releases.clone());
+        let (looked, shards, clock) = (looked.clone(), shards.clone(), Arc::clone(&clock));
+        let until = shutdown.clone();
+        let watch = WatchControllers { controllers, queue, releases: known, looked, shards, clock };
+        tasks.spawn("leases of controller-managers", unfailing(watch.run(until)));
+    }
+
     let judge = Arc::new(Judge {
-        host: client,
+        host: HostWriter::new(client, field_manager::OBSERVER, identity.replica_id, shards.clone()),
         clusters: Arc::clone(&clusters),
         releases: releases.clone(),
-        replica: identity.replica_id,
         shards,
+        looked,
+        controllers,
         clock,
     });
     let (queue, until) = (Arc::clone(&clusters.releases), shutdown.clone());
@@ -144,39 +195,82 @@ async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
+/// Has the Releases judged whose shards have lost their controller-manager.
+struct WatchControllers {
+    controllers: ControllerLeases,
+    queue: Arc<WorkQueue<StoreKey>>,
+    releases: Store<Release>,
+    looked: LookedShards,
+    shards: Shards,
+    clock: Arc<dyn Clock>,
+}
+
+impl WatchControllers {
+    async fn run(self, shutdown: Shutdown) {
+        let mut missing: Vec<u32> = Vec::new();
+        while !shutdown.is_triggered() {
+            let held = self.looked.shards();
+            let now: Vec<u32> =
+                held.keys().copied().filter(|shard| self.controllers.is_missing(*shard)).collect();
+            if now != missing {
+                tracing::warn!(shards = ?now, "shards of this observer that no controller-manager holds");
+            }
+            let is_unsaid =
+                |release: &Release| now.contains(&release.shard(&self.shards)) && !missing::is_said(release);
+            if !now.is_empty() {
+                self.releases
+                    .filter(is_unsaid)
+                    .iter()
+                    .for_each(|release| self.queue.add(store_key(&**release)));
+            }
+            let wait = if now.is_empty() { LOOK_AT_LEASES } else { LOOK_FOR_UNSAID };
+            missing = now;
+            tokio::select! {
+                () = shutdown.wait() => {}
+                () = self.clock.sleep(wait) => {}
+            }
+        }
+    }
+}
+
 /// Judges Releases and writes what it finds.
 struct Judge {
-    host: Client,
+    host: HostWriter,
     clusters: Arc<Clusters>,
     releases: Store<Release>,
-    replica: String,
     shards: Shards,
+    looked: LookedShards,
+    controllers: Option<ControllerLeases>,
     clock: Arc<dyn Clock>,
 }
 
 impl Judge {
     async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
         let Some(release) = self.releases.get(&key) else { return Next::Done };
-        let cluster = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
-        let Some(model) = self.clusters.model(&cluster) else { return Next::Done };
-        let verdict = judge(&model.lock(), &key, self.clock.monotonic());
-        let Some(verdict) = verdict else { return Next::Done };
-        let look_again = verdict.look_again.map_or(Next::Done, Next::After);
-        if verdict.is_premature {
-            return look_again;
+        let shard = release.shard(&self.shards);
+        let Ok(ownership) = self.shards.guard(shard) else { return Next::Done };
+        if !self.looked.has_looked(shard, ownership.epoch()) {
+            // All of the shard is queued when it was.
+            return Next::Done;
         }
-        let shard = self.shards.shard_of(&cluster.namespace, &cluster.name);
-        let writer = Writer { replica: self.replica.clone(), shard };
-        let Some(patch) = status::patch(&release, &verdict, &writer, self.clock.now()) else {
-            return look_again;
-        };
-        let resource = ApiResource::erase::<Release>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.host.clone(), &key.namespace, &resource);
-        let parameters = PatchParams::apply(status::MANAGER).force();
-        match api.patch_status(&key.name, &parameters, &Patch::Apply(&patch)).await {
+        let verdict = self
+            .clusters
+            .model(&release.shard_key())
+            .and_then(|model| judge(&model.lock(), &key, self.clock.monotonic()));
+        let look_again =
+            verdict.as_ref().and_then(|verdict| verdict.look_again).map_or(Next::Done, Next::After);
+        let verdict = verdict.filter(|verdict| !verdict.is_premature);
+        let now = self.clock.now();
+        let missing =
+            self.controllers.as_ref().and_then(|controllers| controllers.finding(&release, shard, now));
+        let writer = Writer { replica: self.host.replica().to_owned(), shard, epoch: ownership.epoch() };
+        let patch = status::patch(&release, verdict.as_ref(), missing.as_ref(), &writer, now);
+        let Some(patch) = patch else { return look_again };
+        let uid = release.metadata.uid.as_deref().unwrap_or_default();
+        match self.host.apply_status::<Release>(&*ownership, &key, uid, &patch).await {
             Ok(_) => look_again,
-            // Deleted meanwhile, perhaps made again: then the new one has its own events.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Next::Done,
+            // Another replica's by now; or deleted meanwhile, perhaps made again: then it has its own events.
+            Err(error) if error.is_not_owner() || error.is_stale() => Next::Done,
             Err(error) => {
                 tracing::warn!(release = %key, error = describe(&error), "cannot write the status of a Release");
                 Next::Retry

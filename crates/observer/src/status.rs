@@ -1,6 +1,6 @@
 //! From a verdict to the status fields to write.
 
-use convoy_api::{Condition, Release, condition_type, field_manager, find_condition, set_condition};
+use convoy_api::{Condition, Release, condition_type, find_condition, reason, set_condition};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -11,54 +11,74 @@ use crate::verdict::{Finding, Verdict};
 pub(crate) struct Writer {
     pub(crate) replica: String,
     pub(crate) shard: u32,
+    pub(crate) epoch: u64,
 }
 
-/// The object to apply to the Release's `status` under [`field_manager::OBSERVER`]; nothing when the
-/// Release says all of it already.
-pub(crate) fn patch(release: &Release, verdict: &Verdict, writer: &Writer, now: Timestamp) -> Option<Value> {
+/// The status fields to apply under the observer's name; nothing when the Release says all of it already.
+///
+/// Without a verdict what was said before stays. `missing` is what to say of the controller-manager when the
+/// Release has none.
+pub(crate) fn patch(
+    release: &Release,
+    verdict: Option<&Verdict>,
+    missing: Option<&Finding>,
+    writer: &Writer,
+    now: Timestamp,
+) -> Option<Map<String, Value>> {
     let current = release.status.clone().unwrap_or_default();
     // What is on the target was applied for this generation, not for the newest.
     let generation = current.observed_generation.or(release.metadata.generation).unwrap_or_default();
-    let conditions: Vec<Condition> =
-        [(condition_type::HEALTHY, &verdict.healthy), (condition_type::DRIFTED, &verdict.drifted)]
-            .into_iter()
-            .filter_map(|(type_, finding)| condition(&current.conditions, type_, finding, generation, now))
-            .collect();
+    let said = |type_: &str| find_condition(&current.conditions, type_);
+    let ready_is_ours = said(condition_type::READY).is_some_and(|c| c.reason == reason::CONTROLLER_MISSING);
+    let ready = match missing {
+        Some(finding) if !ready_is_ours => {
+            condition(&current.conditions, condition_type::READY, finding, generation, now)
+        }
+        // It stays until the controller-manager takes it back: without it here, it would be removed.
+        _ => said(condition_type::READY).filter(|_| ready_is_ours).cloned(),
+    };
+    let (healthy, drifted, healthy_objects, digest) = match verdict {
+        Some(verdict) => (
+            condition(&current.conditions, condition_type::HEALTHY, &verdict.healthy, generation, now),
+            condition(&current.conditions, condition_type::DRIFTED, &verdict.drifted, generation, now),
+            Some(i64::try_from(verdict.healthy_objects).unwrap_or(i64::MAX)),
+            verdict.bundle_digest.clone(),
+        ),
+        None => (
+            said(condition_type::HEALTHY).cloned(),
+            said(condition_type::DRIFTED).cloned(),
+            current.healthy_objects,
+            current.observed_bundle_digest.clone(),
+        ),
+    };
+    let conditions: Vec<Condition> = [healthy, drifted, ready].into_iter().flatten().collect();
     let is_said = conditions.iter().all(|new| find_condition(&current.conditions, &new.type_) == Some(new));
-    let healthy = i64::try_from(verdict.healthy_objects).unwrap_or(i64::MAX);
-    let is_written_by_us = current
-        .observer
-        .as_ref()
-        .is_some_and(|by| by.replica == writer.replica && by.shard == i64::from(writer.shard));
+    let is_written_by_us = current.observer.as_ref().is_some_and(|by| {
+        by.replica == writer.replica
+            && by.shard == i64::from(writer.shard)
+            && u64::try_from(by.epoch) == Ok(writer.epoch)
+    });
     if is_said
-        && is_written_by_us
-        && current.healthy_objects == Some(healthy)
-        && current.observed_bundle_digest == verdict.bundle_digest
+        && (is_written_by_us || verdict.is_none())
+        && current.healthy_objects == healthy_objects
+        && current.observed_bundle_digest == digest
     {
         return None;
     }
     let mut status = Map::new();
     status.insert("conditions".to_owned(), json!(conditions));
-    status.insert("healthyObjects".to_owned(), json!(healthy));
-    status.insert("observer".to_owned(), json!({"replica": writer.replica, "shard": writer.shard}));
-    if let Some(digest) = &verdict.bundle_digest {
+    status.insert(
+        "observer".to_owned(),
+        json!({"replica": writer.replica, "shard": writer.shard, "epoch": writer.epoch}),
+    );
+    if let Some(healthy_objects) = healthy_objects {
+        status.insert("healthyObjects".to_owned(), json!(healthy_objects));
+    }
+    if let Some(digest) = &digest {
         status.insert("observedBundleDigest".to_owned(), json!(digest));
     }
-    Some(json!({
-        "apiVersion": convoy_api::API_VERSION,
-        "kind": "Release",
-        // The uid makes the write fail when the Release was deleted and made again meanwhile.
-        "metadata": {
-            "name": release.metadata.name,
-            "namespace": release.metadata.namespace,
-            "uid": release.metadata.uid,
-        },
-        "status": status,
-    }))
+    Some(status)
 }
-
-/// The field manager that [`patch`] is written under.
-pub(crate) const MANAGER: &str = field_manager::OBSERVER;
 
 /// The condition as it will stand there; its time of transition is the old one when its status is.
 fn condition(
@@ -102,44 +122,89 @@ mod tests {
         decode(&json!({"metadata": {"name": "web", "namespace": "team", "uid": "u", "generation": 3}, "status": status})).unwrap()
     }
 
+    fn writer() -> Writer {
+        Writer { replica: "obs-0".to_owned(), shard: 7, epoch: 4 }
+    }
+
+    fn condition(type_: &str, status: &str, reason: &str) -> Value {
+        json!({
+            "type": type_, "status": status, "reason": reason, "message": "m", "observedGeneration": 3,
+            "lastTransitionTime": "1970-01-01T00:01:40Z",
+        })
+    }
+
     #[test]
     fn only_news_is_written_and_times_of_transition_stay() {
-        let writer = Writer { replica: "obs-0".to_owned(), shard: 7 };
-        let first = patch(&release(&json!({})), &verdict(false, Some("b1")), &writer, at(100)).unwrap();
-        let condition = |type_: &str, status: &str, reason: &str| {
-            json!({
-                "type": type_, "status": status, "reason": reason, "message": "m", "observedGeneration": 3,
-                "lastTransitionTime": "1970-01-01T00:01:40Z",
-            })
+        let patch = |release: &Release, verdict: &Verdict, writer: &Writer, second| {
+            super::patch(release, Some(verdict), None, writer, at(second)).map(Value::Object)
         };
+        let first = patch(&release(&json!({})), &verdict(false, Some("b1")), &writer(), 100).unwrap();
         assert_eq!(
             first,
             json!({
-                "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release",
-                "metadata": {"name": "web", "namespace": "team", "uid": "u"},
-                "status": {
-                    "conditions": [condition("Healthy", "True", "Healthy"), condition("Drifted", "False", "InSync")],
-                    "healthyObjects": 2,
-                    "observedBundleDigest": "b1",
-                    "observer": {"replica": "obs-0", "shard": 7},
-                },
+                "conditions": [condition("Healthy", "True", "Healthy"), condition("Drifted", "False", "InSync")],
+                "healthyObjects": 2,
+                "observedBundleDigest": "b1",
+                "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
             })
         );
-        let written = release(&first["status"]);
-        assert_eq!(patch(&written, &verdict(false, Some("b1")), &writer, at(200)), None);
+        let written = release(&first);
+        assert_eq!(patch(&written, &verdict(false, Some("b1")), &writer(), 200), None);
 
-        let drift = patch(&written, &verdict(true, Some("b1")), &writer, at(200)).unwrap();
-        let times: Vec<_> = drift["status"]["conditions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|c| c["lastTransitionTime"].clone())
-            .collect();
+        let drift = patch(&written, &verdict(true, Some("b1")), &writer(), 200).unwrap();
+        let times: Vec<_> =
+            drift["conditions"].as_array().unwrap().iter().map(|c| c["lastTransitionTime"].clone()).collect();
         assert_eq!(times, ["1970-01-01T00:01:40Z", "1970-01-01T00:03:20Z"]);
 
-        let unseen = patch(&written, &verdict(false, None), &writer, at(200)).unwrap();
-        assert_eq!(unseen["status"].get("observedBundleDigest"), None);
-        let other = Writer { replica: "obs-1".to_owned(), shard: 7 };
-        assert!(patch(&written, &verdict(false, Some("b1")), &other, at(200)).is_some());
+        let unseen = patch(&written, &verdict(false, None), &writer(), 200).unwrap();
+        assert_eq!(unseen.get("observedBundleDigest"), None);
+        for other in [Writer { replica: "obs-1".to_owned(), ..writer() }, Writer { epoch: 5, ..writer() }] {
+            assert!(patch(&written, &verdict(false, Some("b1")), &other, 200).is_some());
+        }
+    }
+
+    #[test]
+    fn i12_a_missing_controller_takes_ready_and_leaves_all_else_until_it_is_back() {
+        let stored = json!({
+            "conditions": [
+                condition("Ready", "True", "Succeeded"), condition("Healthy", "True", "Healthy"),
+                condition("Drifted", "False", "InSync"),
+            ],
+            "healthyObjects": 2, "observedBundleDigest": "b1",
+            "observer": {"replica": "obs-9", "shard": 7, "epoch": 3},
+        });
+        let missing = Finding {
+            status: ConditionStatus::Unknown,
+            reason: reason::CONTROLLER_MISSING,
+            message: "m".to_owned(),
+        };
+        let patch = |status: &Value, missing, second| {
+            super::patch(&release(status), None, missing, &writer(), at(second)).map(Value::Object)
+        };
+        assert_eq!(patch(&stored, None, 100), None, "without a verdict there is nothing to say");
+        let said = patch(&stored, Some(&missing), 100).unwrap();
+        assert_eq!(
+            said,
+            json!({
+                "conditions": [
+                    condition("Healthy", "True", "Healthy"), condition("Drifted", "False", "InSync"),
+                    condition("Ready", "Unknown", "ControllerMissing"),
+                ],
+                "healthyObjects": 2, "observedBundleDigest": "b1",
+                "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
+            })
+        );
+        // Said once; another since does not make it new.
+        let later = Finding { message: "since then".to_owned(), ..missing };
+        assert_eq!(patch(&said, Some(&later), 500), None);
+        // The controller is back and has not written yet: what else is said does not remove the condition.
+        let drift = super::patch(&release(&said), Some(&verdict(true, Some("b1"))), None, &writer(), at(500))
+            .unwrap();
+        assert_eq!(drift["conditions"][2], condition("Ready", "Unknown", "ControllerMissing"));
+        // It has written: the condition is not ours any more.
+        let drift =
+            super::patch(&release(&stored), Some(&verdict(true, Some("b1"))), None, &writer(), at(500))
+                .unwrap();
+        assert_eq!(drift["conditions"].as_array().unwrap().len(), 2);
     }
 }

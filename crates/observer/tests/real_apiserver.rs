@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_observer::{ObserverOptions, run};
-use convoy_runtime::{ProcessIdentity, Readiness, RealClock, Shards, Shutdown, host_client};
+use convoy_runtime::{
+    CacheScope, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, host_client,
+};
 use convoy_testkit::{ControlPlane, Options};
 use kube::Client;
 use kube::api::{
@@ -80,6 +82,9 @@ impl World {
             client: client.clone(),
             identity: identity(),
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
+            cache_scope: CacheScope::Everything,
+            controllers: None,
+            metrics: Metrics::default(),
             clock: Arc::new(RealClock::new()),
             readiness: readiness.clone(),
             shutdown: shutdown.clone(),
