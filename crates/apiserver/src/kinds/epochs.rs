@@ -69,6 +69,7 @@ mod tests {
         may_replace(kind, &GroupResource::new("convoy.kumodo.io", "things"), new, old).err()
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "reads better in tables")]
     fn release(writer: &str, value: Value) -> Value {
         json!({"metadata": {"name": "web"}, "status": {writer: value}})
     }
