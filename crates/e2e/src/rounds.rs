@@ -202,7 +202,7 @@ impl Run {
     /// Pauses the load, waits until every Release is at its last revision, and then counts writes.
     fn settle(&mut self, round: &mut Round) -> anyhow::Result<()> {
         let changes = self.load.changes();
-        wait(Duration::from_secs(30), || (self.load.changes() > changes + 5).then_some(()))
+        wait(Duration::from_secs(120), || (self.load.changes() > changes + 5).then_some(()))
             .context("the load does not go on")?;
         if let Err(error) = self.load.pause() {
             round.violations.push(format!("{error:#}"));

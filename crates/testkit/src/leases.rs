@@ -99,20 +99,34 @@ impl LeaseHistory {
         self.shards.iter().filter(|(_, sightings)| is_unowned(sightings)).map(|(shard, _)| *shard).collect()
     }
 
-    /// The longest time between two writes of a lease by a holder since `from`, and the shard. Counts from
-    /// the first such write; until the last look for those that follow none.
+    /// The longest time since `from` in which nobody renewed or took a shard, and the shard: from the last
+    /// renewal, or from its release, to the next write by a holder, or to the last look.
     pub fn longest_gap(&self, from: Timestamp) -> Option<(Duration, u32)> {
         let look = self.last_look?;
         let mut longest: Option<(Duration, u32)> = None;
         for (shard, sightings) in &self.shards {
-            let held = sightings.iter().filter(|sighting| sighting.holder.is_some()).map(|it| it.at);
-            let times: Vec<Timestamp> = held.chain([look]).collect();
-            for pair in times.windows(2) {
-                let [earlier, later] = pair else { continue };
-                let gap = later.duration_since(*earlier).unsigned_abs();
-                if *later > from && longest.is_none_or(|(longest, _)| gap > longest) {
+            let mut since = None;
+            let mut note = |since: Timestamp, until: Timestamp| {
+                let gap = until.duration_since(since).unsigned_abs();
+                if until > from && longest.is_none_or(|(longest, _)| gap > longest) {
                     longest = Some((gap, *shard));
                 }
+            };
+            let mut is_held = false;
+            for sighting in sightings {
+                if let Some(since) = since
+                    && sighting.holder.is_some()
+                {
+                    note(since, sighting.at);
+                }
+                // Until it is released a shard has its owner, however long before it was renewed.
+                if sighting.holder.is_some() || is_held {
+                    since = Some(sighting.at);
+                }
+                is_held = sighting.holder.is_some();
+            }
+            if let Some(since) = since {
+                note(since, look);
             }
         }
         longest
@@ -152,7 +166,9 @@ mod tests {
         history.see(at(35), &list(&[("convoy-cm-shard-0", "b", "5"), ("convoy-cm-shard-1", "b", "3")]));
         assert_eq!(history.covered_after(0, at(1), |_| true), Some(at(35)));
         assert_eq!(history.unowned(Duration::from_secs(30)), [1], "not renewed for 33 s");
-        assert_eq!(history.longest_gap(at(3)), Some((Duration::from_secs(34), 0)));
+        assert_eq!(history.longest_gap(at(3)), Some((Duration::from_secs(33), 1)), "renewed at 2");
+        history.see(at(36), &list(&[("convoy-cm-shard-0", "b", "6"), ("convoy-cm-shard-1", "b", "7")]));
+        assert_eq!(history.longest_gap(at(3)), Some((Duration::from_secs(34), 1)));
     }
 
     #[test]
