@@ -147,11 +147,14 @@ impl History {
         {
             return subscriber;
         }
+        let last = state.events.iter().rev().find(|event| event.key.starts_with(prefix));
+        let last = last.map_or(state.start, |event| event.revision);
         let subscriber = Arc::new(Subscriber {
             prefix: prefix.into(),
             wake: Notify::new(),
-            // What came before is unknown, so it counts as something to look at.
-            last: AtomicU64::new(state.revision),
+            // Not the revision of now: a watch from before an event of another prefix would be waited for
+            // to deliver what it never will.
+            last: AtomicU64::new(last),
             evicted: AtomicU64::new(state.start),
         });
         state.subscribers.push(Arc::downgrade(&subscriber));

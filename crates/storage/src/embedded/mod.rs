@@ -258,7 +258,8 @@ impl Watch for EmbeddedWatch {
                 let batch = blocking(&self.shared, move |shared| shared.events(&prefix, cursor)).await?;
                 self.cursor = batch.revision;
                 self.catching_up = batch.revision < self.shared.history.start();
-                if !batch.events.is_empty() {
+                // When it has caught up it says so: progress may be waited for.
+                if !batch.events.is_empty() || !self.catching_up {
                     return Ok(batch);
                 }
                 continue;

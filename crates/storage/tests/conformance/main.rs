@@ -80,5 +80,6 @@ backends! {
     watching::a_cancelled_wait_loses_no_event,
     watching::many_watches_see_the_same_events_in_order,
     watching::progress_says_when_a_watch_is_up_to_date,
+    watching::what_others_wrote_before_a_watch_began_is_not_waited_for,
     watching::a_watch_ends_when_the_store_is_closed,
 }

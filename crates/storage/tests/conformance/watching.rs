@@ -140,6 +140,14 @@ pub(crate) async fn many_watches_see_the_same_events_in_order(storage: Store) {
     }
 }
 
+pub(crate) async fn what_others_wrote_before_a_watch_began_is_not_waited_for(storage: Store) {
+    let listed = storage.create("/b/one", bytes("1")).await.unwrap();
+    storage.create("/b/two", bytes("1")).await.unwrap();
+    let _watch = storage.watch("/a/", listed).await.unwrap();
+    let progress = storage.progress("/a/").await.unwrap();
+    assert!(progress.delivered <= listed, "no event of /a/ comes that would reach it: {progress:?}");
+}
+
 pub(crate) async fn progress_says_when_a_watch_is_up_to_date(storage: Store) {
     let mut watch = storage.watch("/a/", 0).await.unwrap();
     let mine = storage.create("/a/x", bytes("1")).await.unwrap();
