@@ -346,7 +346,15 @@ impl Releases {
             _ => Next::After(release.spec.interval().as_std()),
         };
         self.write_status(look, &Reached::Applied { bundle: facts, gate, message }).await?;
+        let next = at_the_latest(next, self.until_look_is_due(look));
         Ok(if waits { at_the_latest(next, WAIT) } else { next })
+    }
+
+    /// Until the status has to say anew that the Release was looked at: a look in between, which an event
+    /// brought, does not put that off.
+    fn until_look_is_due(&self, look: Look<'_>) -> Duration {
+        let known = status::known(look.release, self.recall(look).status.as_ref());
+        status::look_is_due(look.release, known.controller.as_ref(), self.clock.now())
     }
 
     fn gate(&self, release: &Release, current: &ReleaseStatus, facts: &BundleFacts) -> HealthGate {

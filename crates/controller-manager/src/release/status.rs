@@ -1,5 +1,7 @@
 //! What the status of a Release says. Pure.
 
+use std::time::Duration;
+
 use convoy_api::{
     ConditionStatus, HistoryEntry, Outcome, Release, ReleaseStatus, WriterStatus, annotation, condition_type,
     reason, set_condition,
@@ -125,6 +127,13 @@ fn last_look(release: &Release, old: Option<&WriterStatus>, writer: &WriterStatu
         }
         _ => Time(whole_second(now)),
     }
+}
+
+/// How long after `now` a look makes [`last_look`] say something new.
+pub(crate) fn look_is_due(release: &Release, writer: Option<&WriterStatus>, now: Timestamp) -> Duration {
+    let interval = release.spec.interval().as_std();
+    let Some(Time(known)) = writer.and_then(|writer| writer.last_look_time.as_ref()) else { return interval };
+    interval.saturating_sub(now.duration_since(*known).unsigned_abs()).max(Duration::from_secs(1))
 }
 
 fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, message: &str) {
@@ -456,5 +465,19 @@ mod tests {
         assert_eq!(known(&shown, Some(&written)), theirs);
         shown.metadata.resource_version = Some("9".to_owned());
         assert_eq!(known(&shown, Some(&written)).controller.unwrap().shard, 7);
+    }
+
+    #[test]
+    fn i12_a_look_in_between_does_not_put_off_the_one_that_is_to_be_known() {
+        let release = release();
+        let interval = release.spec.interval().as_std();
+        let known = WriterStatus { last_look_time: Some(Time(at(100))), ..writer() };
+        let due = |now| look_is_due(&release, Some(&known), at(now));
+        let seconds = i64::try_from(interval.as_secs()).unwrap();
+        assert_eq!(due(100), interval);
+        assert_eq!(due(100 + seconds - 7), Duration::from_secs(7));
+        assert_eq!(due(100 + seconds), Duration::from_secs(1));
+        let then = at(100 + seconds);
+        assert_eq!(last_look(&release, Some(&known), &writer(), then), Time(then), "it is written then");
     }
 }
