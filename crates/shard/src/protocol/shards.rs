@@ -1,7 +1,7 @@
 //! Acquiring, renewing and releasing shards.
 
 use super::state::{LAST_EPOCH, Phase, Protocol, Purpose};
-use super::{Acquired, Action, LostBecause, WriteOp};
+use super::{Acquired, Action, LostBecause, Note, WriteOp};
 use crate::{Lease, LeaseKey, Moment};
 
 impl Protocol {
@@ -31,8 +31,25 @@ impl Protocol {
         }
     }
 
+    /// Whether the shard was handed over although the answer to its release was lost: then its lease is
+    /// nobody's or another's by now, and is not to be written on.
+    fn drop_if_handed_over(&mut self, shard: u32, actions: &mut Vec<Action>) -> bool {
+        let key = LeaseKey::Shard(shard);
+        let is_gone = !self.writing.contains_key(&key)
+            && self.seen.get(&key).is_some_and(|seen| !self.is_mine(&seen.lease));
+        if is_gone && let Some(held) = self.held.remove(&shard) {
+            self.shards_renewed.remove(&shard);
+            self.owed.remove(&key);
+            actions.push(Action::Note(Note::Released { shard, epoch: held.epoch }));
+        }
+        is_gone
+    }
+
     fn give_up(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
         let key = LeaseKey::Shard(shard);
+        if self.drop_if_handed_over(shard, actions) {
+            return;
+        }
         let Some(held) = self.held.get_mut(&shard) else { return };
         if !held.is_draining {
             held.is_draining = true;

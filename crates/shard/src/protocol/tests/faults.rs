@@ -378,6 +378,26 @@ fn case3_i1_a_release_whose_answer_was_lost_is_not_taken_back() {
     }
 }
 
+/// Found by seed 208 of the simulation.
+#[test]
+fn case12_i1_a_release_whose_answer_was_lost_is_not_written_again_over_the_next_holders_lease() {
+    let mut world = World::at_rest(1, 2);
+    let next = world.start(World::settings("r-1", 2));
+    world.run_until_that(s(10), |world| !world.replicas[0].draining.is_empty());
+    world.replicas[0].network.loses_answers = true;
+    world.run_until_that(s(10), |world| world.shards_of(next) == [1]);
+    // The first one sees the next holder's lease while it still waits for the answer to its release.
+    let (version, leases) = world.store.list(0);
+    let sent = world.replicas[0].clock.moment(world.now);
+    world.step(0, Event::Listed { sent, is_consistent: true, version, leases });
+    world.replicas[0].network.loses_answers = false;
+    world.run_for(s(20));
+    assert_eq!(world.shard_lease(1).holder.as_deref(), Some("r-1"));
+    assert!(lost(&world, next).is_empty(), "{:#?}", world.summary());
+    assert!(lost(&world, 0).is_empty(), "it released its shard, and lost none");
+    Checks::assert_balanced(&world);
+}
+
 #[test]
 fn case24_lists_that_lag_lose_nothing_and_bring_nothing_back() {
     for lag in [1, 3, 10, 40] {
