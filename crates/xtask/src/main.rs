@@ -6,6 +6,7 @@ mod ha_rounds;
 mod kubernetes;
 mod protobuf;
 mod schemas;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -32,6 +33,8 @@ enum Command {
     Protobuf(protobuf::Arguments),
     /// Write the catalogue of built-in kinds from a running kube-apiserver.
     Schemas(schemas::Arguments),
+    /// Run the deterministic simulation of replicas and faults.
+    Sim(sim::Arguments),
     /// Check format, lints, layering and licences, then run all tests.
     Test(test::Arguments),
     /// Check the repository's shape: crate arrows, orphan modules, long files, docs of pure crates.
@@ -54,6 +57,7 @@ fn run() -> anyhow::Result<()> {
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => schemas::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Tidy => tidy::run(),
     }

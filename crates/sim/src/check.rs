@@ -1,0 +1,259 @@
+//! The invariants, checked while a run goes on.
+//!
+//! What is checked, precisely:
+//!
+//! - **I1** For each process kind and cluster: once a term (process, shard, epoch) has sent a mutating request,
+//!   no other term that sent before sends again, and no other process that runs has one under way that is
+//!   neither answered nor given up. A process that is stopped (SIGSTOP, suspend) cannot give up; what it
+//!   sent before it was stopped counts as ended, since no process can bound what a server does with a
+//!   request that it already has. That is the assumption of the guarantees: such a write is convergent, or
+//!   carries preconditions. Pairs of processes whose clock rates differ by more than 1.2 are left out.
+//! - **I2** No shard is without an owner for longer than duration + interval (by the slowest clock) counted
+//!   from the later of: its loss; the last *disruption*. Disruptions are what a lease cannot see through
+//!   faster: a process that starts, stops, dies, hangs or wakes, is cut off or connected again, a clock that
+//!   is set, a lease changed by hand. (A replica that joins while another's lease runs out has to see that
+//!   lease unchanged for a whole duration itself.) A lease that was deleted adds one duration: whoever makes
+//!   it anew waits for a holder that may not know yet. Nothing is counted while the API server is in trouble;
+//!   while no replica is healthy (runs, is connected, has a token, and clocks within the rates); while
+//!   replicas run with other `--shards` or `--lease-duration`, and 70 s after (their leases have to end, and
+//!   who waited for that announces itself anew); and while there are forged member leases, or
+//!   leases that were given a longer duration: they count as live for as long as they say.
+//! - **I5** The API server takes no status or inventory of an older epoch than it took before for the same
+//!   shard, and terms that write to a target come in the order of their epochs; both from the last
+//!   restore on, which takes epochs back, too.
+//! - **I6** No mutating request is sent later than `hold_until` (by the sender's clocks, which is tested in
+//!   true time with its rate) after the sender's lease was last stored. None begins after `write_until`; one
+//!   that began before and then hung (its process was stopped) may go out until `hold_until`.
+//! - **I7** When the release of a shard is stored, no write of the releasing process is under way for it.
+//! - **I8**, **I9** Processes with one id, and processes with other settings, never own anything together.
+//! - **I10** A member lease is deleted with uid and resourceVersion, and only when it was not stored anew for
+//!   10 durations (by a clock that may be fast by the rate), or by its own process.
+//! - **I12** As I2, for looks: a Release's owner has looked at it within the resync interval + 40 s, counted
+//!   from the last disruption, trouble of targets included.
+//!   A back-off of up to a minute and the work itself come on top.
+//! - **I3, I4, I11, I14** at the end of a run: see `quiet.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_shard::ProcessKind;
+
+use crate::hub::{Writer, index_of};
+use crate::time::{Nanos, SEC};
+
+/// A process's term of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Term {
+    pub(crate) pid: u64,
+    pub(crate) shard: u32,
+    pub(crate) epoch: u64,
+}
+
+/// A write that needs ownership.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) term: Term,
+    pub(crate) cluster: usize,
+    pub(crate) is_to_target: bool,
+}
+
+/// What did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) at: Nanos,
+    pub(crate) invariant: &'static str,
+    pub(crate) message: String,
+}
+
+/// What the checks know of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) kind: ProcessKind,
+    pub(crate) rate: u64,
+    pub(crate) is_stopped: bool,
+    pub(crate) is_alive: bool,
+    pub(crate) hold_until: Nanos,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Line {
+    current: Option<Term>,
+    closed: BTreeSet<Term>,
+    /// The highest epoch by shard that was in a write to the target.
+    epochs: BTreeMap<u32, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    write: Write,
+    kind: ProcessKind,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Checker {
+    pub(crate) violation: Option<Violation>,
+    pub(crate) processes: BTreeMap<u64, Known>,
+    open: BTreeMap<u64, Open>,
+    next_open: u64,
+    lines: [BTreeMap<usize, Line>; 2],
+    reported: BTreeMap<(usize, u32, u32), u64>,
+    /// When the lease of a process's shard was last stored by it.
+    pub(crate) stored: BTreeMap<(u64, u32), Nanos>,
+    /// When each shard was last owned, by kind and shard.
+    pub(crate) last_owned: [BTreeMap<u32, Nanos>; 2],
+    /// When the lease of a shard was last created, by kind and shard.
+    pub(crate) created: [BTreeMap<u32, Nanos>; 2],
+    pub(crate) looked: [BTreeMap<u32, Nanos>; 2],
+    /// Since when nothing disturbs, by kind.
+    pub(crate) good_since: [Nanos; 2],
+    pub(crate) targets_good_since: Nanos,
+    /// Writes that were under way at a process that was stopped when another began.
+    pub(crate) left_over_by_stopped: u64,
+    pub(crate) target_writes: u64,
+    pub(crate) host_writes: u64,
+}
+
+impl Checker {
+    pub(crate) fn fail(&mut self, at: Nanos, invariant: &'static str, message: String) {
+        self.violation.get_or_insert(Violation { at, invariant, message });
+    }
+
+    /// A mutating request is sent. Answers with a number for [`Checker::ended`].
+    pub(crate) fn sent(&mut self, write: Write, now: Nanos) -> u64 {
+        let id = self.next_open;
+        self.next_open += 1;
+        let Some(sender) = self.processes.get(&write.term.pid).copied() else { return id };
+        *if write.is_to_target { &mut self.target_writes } else { &mut self.host_writes } += 1;
+        self.check_deadline(&write, &sender, now);
+        self.check_line(&write, &sender, now);
+        self.open.insert(id, Open { write, kind: sender.kind });
+        id
+    }
+
+    fn check_deadline(&mut self, write: &Write, sender: &Known, now: Nanos) {
+        let Term { pid, shard, .. } = write.term;
+        let stored = self.stored.get(&(pid, shard)).copied().unwrap_or(0);
+        let most = sender.hold_until * 1000 / sender.rate + SEC / 100;
+        if now > stored + most {
+            let late = (now - stored) / 1_000_000;
+            self.fail(
+                now,
+                "I6",
+                format!("pid {pid} writes for shard {shard} {late} ms after its lease was last stored"),
+            );
+        }
+    }
+
+    fn check_line(&mut self, write: &Write, sender: &Known, now: Nanos) {
+        let term = write.term;
+        let kind = index_of(sender.kind);
+        let line = self.lines[kind].entry(write.cluster).or_default();
+        let mut failures = Vec::new();
+        if write.is_to_target {
+            let highest = line.epochs.entry(term.shard).or_default();
+            if *highest > term.epoch {
+                failures.push((
+                    "I5",
+                    format!("{term:?} writes to cluster {} after epoch {highest}", write.cluster),
+                ));
+            }
+            *highest = term.epoch.max(*highest);
+        }
+        if line.current == Some(term) {
+            failures.into_iter().for_each(|(name, message)| self.fail(now, name, message));
+            return;
+        }
+        if line.closed.contains(&term) {
+            let message = format!(
+                "{term:?} writes for cluster {} although {:?} has begun",
+                write.cluster, line.current
+            );
+            let is_within = line
+                .current
+                .and_then(|current| self.processes.get(&current.pid))
+                .is_none_or(|other| is_within_rates(other, sender));
+            if is_within {
+                failures.push(("I1", message));
+            }
+        }
+        if let Some(before) = line.current.replace(term) {
+            line.closed.insert(before);
+        }
+        for open in self.open.values().filter(|open| open.kind == sender.kind) {
+            if open.write.cluster != write.cluster || open.write.term.pid == term.pid {
+                continue;
+            }
+            let Some(other) = self.processes.get(&open.write.term.pid) else { continue };
+            if !other.is_alive || !is_within_rates(other, sender) {
+                continue;
+            }
+            if other.is_stopped {
+                self.left_over_by_stopped += 1;
+                continue;
+            }
+            failures.push((
+                "I1",
+                format!(
+                    "{term:?} writes for cluster {} while a write of {:?} is under way",
+                    write.cluster, open.write.term
+                ),
+            ));
+        }
+        failures.into_iter().for_each(|(name, message)| self.fail(now, name, message));
+    }
+
+    /// A write was answered, or given up, or its process is dead.
+    pub(crate) fn ended(&mut self, id: u64) {
+        self.open.remove(&id);
+    }
+
+    /// The release of a shard was stored.
+    pub(crate) fn released(&mut self, pid: u64, shard: u32, now: Nanos) {
+        let open =
+            self.open.values().find(|open| open.write.term.pid == pid && open.write.term.shard == shard);
+        if let Some(open) = open {
+            let message = format!(
+                "pid {pid} released shard {shard} while a write of {:?} is under way",
+                open.write.term
+            );
+            self.fail(now, "I7", message);
+        }
+    }
+
+    /// The API server took a status or an inventory.
+    pub(crate) fn report_taken(&mut self, kind: ProcessKind, key: u32, writer: Writer, now: Nanos) {
+        let highest = self.reported.entry((index_of(kind), key, writer.shard)).or_default();
+        if *highest > writer.epoch {
+            let message =
+                format!("release {key}: a report of epoch {} was taken after one of {highest}", writer.epoch);
+            self.fail(now, "I5", message);
+        } else {
+            *highest = writer.epoch;
+        }
+    }
+
+    /// The API server was brought back to an earlier state: epochs count from what it has now.
+    pub(crate) fn restored(&mut self) {
+        self.reported.clear();
+        for line in self.lines.iter_mut().flat_map(BTreeMap::values_mut) {
+            line.epochs.clear();
+        }
+    }
+
+    /// Something happened that replicas cannot see through at once.
+    pub(crate) fn disrupted(&mut self, kind: ProcessKind, now: Nanos) {
+        self.good_since[index_of(kind)] = now;
+    }
+
+    pub(crate) fn looked(&mut self, kind: ProcessKind, key: u32, now: Nanos) {
+        self.looked[index_of(kind)].insert(key, now);
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.target_writes + self.host_writes
+    }
+}
+
+/// Whether two clocks' rates differ by no more than 1.2.
+fn is_within_rates(one: &Known, other: &Known) -> bool {
+    one.rate.max(other.rate) * 1000 <= one.rate.min(other.rate) * 1200
+}
