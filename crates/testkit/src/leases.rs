@@ -6,6 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+/// On leases: a random text for each start of the process that wrote last.
+const BOOT: &str = "convoy.kumodo.io/boot-id";
+
 /// A lease as it was from one look on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
@@ -17,6 +20,8 @@ pub struct Sighting {
     pub version: String,
     /// `spec.leaseTransitions`.
     pub transitions: u64,
+    /// Which start of the holder's process wrote last.
+    pub boot: String,
 }
 
 /// What all looks at the shard leases of one process kind have seen.
@@ -51,11 +56,15 @@ impl LeaseHistory {
                 holder: holder.map(str::to_owned),
                 version: lease["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned(),
                 transitions: lease["spec"]["leaseTransitions"].as_u64().unwrap_or_default(),
+                boot: lease["metadata"]["annotations"][BOOT].as_str().unwrap_or_default().to_owned(),
             };
             self.note(shard, sighting);
         }
         for shard in missing {
-            self.note(shard, Sighting { at, holder: None, version: String::new(), transitions: 0 });
+            self.note(
+                shard,
+                Sighting { at, holder: None, version: String::new(), transitions: 0, boot: String::new() },
+            );
         }
     }
 
@@ -69,6 +78,11 @@ impl LeaseHistory {
     /// Who held a shard at the last look.
     pub fn holder(&self, shard: u32) -> Option<&str> {
         self.shards.get(&shard)?.last()?.holder.as_deref()
+    }
+
+    /// Which start of which process wrote a shard's lease before the last look.
+    pub fn boot(&self, shard: u32) -> Option<&str> {
+        Some(self.shards.get(&shard)?.last()?.boot.as_str())
     }
 
     /// The shards that a replica held at the last look.

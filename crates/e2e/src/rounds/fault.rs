@@ -45,8 +45,12 @@ pub(super) struct Hit {
     id: String,
     shards: Vec<u32>,
     at: Timestamp,
-    /// Whether the replica may itself own the shards again.
+    /// The start of the process that was hit: a request of it may still be carried out after the fault.
+    boot: String,
+    /// Whether a process with the same id may own the shards again.
     may_return: bool,
+    /// From when on the very process that was hit may own them again.
+    resumed: Option<Timestamp>,
 }
 
 impl Run {
@@ -85,8 +89,9 @@ impl Run {
                     hits.push(self.hit(id, "STOP", true)?);
                 }
                 wait(pause, || None::<()>);
-                for id in &victims {
+                for (id, hit) in victims.iter().zip(&mut hits) {
                     self.replica(id)?.process.signal("CONT")?;
+                    hit.resumed = Some(Timestamp::now());
                 }
                 self.await_takeover(&hits, round);
             }
@@ -131,9 +136,12 @@ impl Run {
         let replica = self.replica(id)?;
         let part = replica.part;
         let shards = self.fleet.leases(part, |leases| leases.held_by(id));
+        let boot = self.fleet.leases(part, |leases| {
+            shards.first().and_then(|shard| leases.boot(*shard)).unwrap_or_default().to_owned()
+        });
         let at = Timestamp::now();
         replica.process.signal(signal).with_context(|| format!("signal {signal} to {id}"))?;
-        Ok(Hit { part, id: id.to_owned(), shards, at, may_return })
+        Ok(Hit { part, id: id.to_owned(), shards, at, boot, may_return, resumed: None })
     }
 
     /// SIGTERM, and waits until they ended.
@@ -170,13 +178,10 @@ impl Run {
             let is_planned = is_planned && matches!(round.fault, Fault::Term | Fault::Rolling);
             let bound = if is_planned { PLANNED } else { timing.bound() };
             let covered = |shard: u32| {
-                // A renewal of just before the fault may be seen just after it.
-                let grace = Duration::from_millis(300);
                 self.fleet.leases(hit.part, |leases| {
                     leases.covered_after(shard, hit.at, |sighting| {
-                        let is_other = sighting.holder.as_deref() != Some(hit.id.as_str());
-                        let since = sighting.at.duration_since(hit.at).unsigned_abs();
-                        is_other || hit.may_return && since > grace
+                        let is_same = sighting.boot == hit.boot;
+                        !is_same || hit.resumed.is_some_and(|resumed| sighting.at > resumed)
                     })
                 })
             };
