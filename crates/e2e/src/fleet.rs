@@ -252,6 +252,11 @@ impl Fleet {
         &self.options.folder
     }
 
+    /// Gives replicas that start from now on other flags.
+    pub fn set_flags(&mut self, flags: Vec<String>) {
+        self.options.flags = flags;
+    }
+
     /// The lease flags.
     pub fn timing(&self) -> Timing {
         self.options.timing

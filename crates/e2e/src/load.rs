@@ -231,7 +231,11 @@ impl Shared {
     }
 }
 
-fn write_chart(repository: &Path) -> anyhow::Result<()> {
+/// Makes a Git repository with the chart of the load, whose one ConfigMap has the Release's name.
+///
+/// # Errors
+/// When Git fails.
+pub fn write_chart(repository: &Path) -> anyhow::Result<()> {
     let chart = repository.join("chart");
     std::fs::create_dir_all(chart.join("templates"))?;
     std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: app\nversion: 0.1.0\n")?;

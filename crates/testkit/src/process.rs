@@ -52,6 +52,17 @@ impl Process {
         })
     }
 
+    /// The memory that it has in use now (`VmRSS`), on Linux.
+    ///
+    /// # Errors
+    /// When the program has ended, or elsewhere.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        kibibytes.map(|kibibytes| kibibytes * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+    }
+
     /// Sends a signal: `KILL`, `TERM`, `STOP`, `CONT`.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
 }
 
-fn build(target: &std::path::Path, is_optimised: bool) -> anyhow::Result<PathBuf> {
+pub(crate) fn build(target: &std::path::Path, is_optimised: bool) -> anyhow::Result<PathBuf> {
     let mut command = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"));
     command.args(["build", "--quiet", "--package", "convoy", "--bins"]).current_dir(workspace::root());
     if is_optimised {

@@ -1,0 +1,138 @@
+//! `cargo xtask cache-memory`: what a controller-manager that owns all shards and caches everything takes of
+//! memory, and what one of three with shard-scoped caches does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use convoy_e2e::fleet::{Fleet, FleetOptions, Part, Timing, condition, wait};
+use convoy_e2e::load::write_chart;
+use convoy_testkit::GitServer;
+use serde_json::{Value, json};
+
+use crate::{ha_rounds, workspace};
+
+/// Of the memory of a replica that owns all shards, a replica that owns a third may take this part.
+const BUDGET_PERCENT: u64 = 45;
+/// Clusters, over which the Releases are spread: several for each shard.
+const CLUSTERS: usize = 96;
+/// Between two looks at all Releases.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How many Releases.
+    #[arg(long, default_value_t = 10_000)]
+    releases: usize,
+    /// How long the delivery of all, and each look at all, may take, in seconds.
+    #[arg(long, default_value_t = 1200)]
+    patience: u64,
+    /// The convoy program. Default: built for this.
+    #[arg(long, value_name = "FILE")]
+    convoy: Option<PathBuf>,
+    /// Build it with optimisation.
+    #[arg(long)]
+    release: bool,
+}
+
+/// Delivers the Releases, then measures fresh replicas that have looked at all of their own.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let target = workspace::target_dir()?;
+    let convoy = match &arguments.convoy {
+        Some(convoy) => convoy.clone(),
+        None => ha_rounds::build(&target, arguments.release)?,
+    };
+    let folder = target.join("cache-memory").join(std::process::id().to_string());
+    let options = FleetOptions {
+        convoy,
+        folder: folder.clone(),
+        clusters: 4,
+        timing: Timing::DEFAULT,
+        flags: Vec::new(),
+    };
+    let mut fleet = Fleet::start(options)?;
+    let root = folder.join("git");
+    write_chart(&root.join("apps"))?;
+    let server = GitServer::start(&root).context("serving Git")?;
+    let spec = json!({"url": server.url("apps"), "interval": "1h"});
+    fleet.create_convoy("gitrepositories", "GitRepository", "apps", &spec)?;
+    let targets: Vec<String> = fleet.targets.iter().map(|target| target.name.clone()).collect();
+    for (number, target) in (0..CLUSTERS).zip(targets.iter().cycle()) {
+        fleet.create_cluster(&format!("many-{number:02}"), target)?;
+    }
+    for number in 0..arguments.releases {
+        let spec = json!({
+            "clusterRef": {"name": format!("many-{:02}", number % CLUSTERS)},
+            "source": {"git": {"repositoryRef": {"name": "apps"}, "path": "chart"}},
+            "render": {"helm": {"values": {"number": "0"}}},
+            "interval": "6h",
+        });
+        fleet.create_convoy("releases", "Release", &format!("app-{number:05}"), &spec)?;
+    }
+    println!("{} Releases on {CLUSTERS} Clusters are created", arguments.releases);
+    let patience = Duration::from_secs(arguments.patience);
+
+    fleet.add(Part::ControllerManager, "delivers")?;
+    fleet.add(Part::Observer, "observes")?;
+    await_looked(&fleet, patience, &["delivers"])?;
+    println!("all are Ready");
+    drop(fleet.remove("delivers"));
+
+    fleet.add(Part::ControllerManager, "all")?;
+    await_looked(&fleet, patience, &["all"])?;
+    let all = memory(&fleet, "all")?;
+    drop(fleet.remove("all"));
+
+    fleet.set_flags(vec!["--shard-scoped-cache".to_owned()]);
+    let thirds = ["third-0", "third-1", "third-2"];
+    for id in thirds {
+        fleet.add(Part::ControllerManager, id)?;
+    }
+    await_looked(&fleet, patience, &thirds)?;
+    println!("\n| replica | shards | resident memory (MiB) | of the one that owns all |\n|---|---|---|---|");
+    println!("| caches everything | 32 | {:.1} | 100 % |", mebibytes(all));
+    let mut most = 0;
+    for id in thirds {
+        let (own, percent) = {
+            let own = memory(&fleet, id)?;
+            (own, own * 100 / all.max(1))
+        };
+        let shards = fleet.leases(Part::ControllerManager, |leases| leases.held_by(id).len());
+        println!("| scoped | {shards} | {:.1} | {percent} % |", mebibytes(own));
+        most = most.max(percent);
+    }
+    drop(fleet);
+    ensure!(most <= BUDGET_PERCENT, "a third takes {most} %, more than {BUDGET_PERCENT} %");
+    std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
+}
+
+/// Waits until one of these replicas has looked at each Release, and all are Ready.
+fn await_looked(fleet: &Fleet, patience: Duration, replicas: &[&str]) -> anyhow::Result<()> {
+    let mut missing = usize::MAX;
+    let looked = wait(patience, || {
+        let releases = fleet.list_convoy("releases").ok()?;
+        missing = releases.iter().filter(|release| !is_looked_at(release, replicas)).count();
+        if missing == 0 {
+            return Some(());
+        }
+        std::thread::park_timeout(LOOK);
+        None
+    });
+    looked.with_context(|| format!("{missing} Releases were not looked at by {replicas:?} or are not Ready"))
+}
+
+fn is_looked_at(release: &Value, replicas: &[&str]) -> bool {
+    let by = release["status"]["controller"]["replica"].as_str().unwrap_or_default();
+    condition(release, "Ready").0 == "True" && replicas.contains(&by)
+}
+
+fn memory(fleet: &Fleet, id: &str) -> anyhow::Result<u64> {
+    let replica = fleet.replicas.iter().find(|replica| replica.id == id).context("the replica has ended")?;
+    replica.process.resident_bytes().with_context(|| format!("reading the memory of {id}"))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for people")]
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
