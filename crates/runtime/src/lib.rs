@@ -40,7 +40,7 @@ pub use connect::{
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use host_writer::{EventKind, HostWriteError, HostWriter};
 pub use looked::{LookedShards, ShardNews, ShardNewsReader};
-pub use queue::{Backoff, Queue};
+pub use queue::{Backoff, ClassLimit, Queue};
 pub use shard_caches::{CacheScope, ShardCaches};
 pub use sharded::Sharded;
 pub use shards::{OwnedShards, Shards};

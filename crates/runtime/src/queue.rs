@@ -1,9 +1,13 @@
 //! Which object is worked on next, as a pure state machine.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(test)]
+mod tests_of_classes;
 
 /// How long failed keys wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +35,46 @@ impl Backoff {
     }
 }
 
+/// At most so many keys of one class at a time.
+pub struct ClassLimit<K> {
+    /// The class of a key, named by a value of the keys' type; none for a key that no limit holds for. It is
+    /// asked when a key is about to be given out, under the queue's lock: it must be quick and never touch
+    /// the queue.
+    pub class_of: Arc<dyn Fn(&K) -> Option<K> + Send + Sync>,
+    /// How many keys of a class are given out at a time, at least one.
+    pub at_a_time: usize,
+}
+
+impl<K> Clone for ClassLimit<K> {
+    fn clone(&self) -> Self {
+        Self { class_of: Arc::clone(&self.class_of), at_a_time: self.at_a_time }
+    }
+}
+
+impl<K> fmt::Debug for ClassLimit<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClassLimit").field("at_a_time", &self.at_a_time).finish_non_exhaustive()
+    }
+}
+
 /// A queue of keys. A key is in it at most once, and is given out to one at a time: what is added
 /// while it is worked on comes again when that has ended. Times are monotonic, from any start.
 ///
+/// Keys come in the order in which they became ready. With a [`ClassLimit`] a key whose class has its number
+/// of keys given out is passed over; it keeps its place before all that became ready later. It is set aside
+/// when it is met, and not met again before its class has room.
+///
 /// Its size is bounded by the number of distinct keys, which is the number of objects.
 pub struct Queue<K> {
-    keys: HashMap<K, State>,
-    ready: VecDeque<K>,
+    keys: HashMap<K, State<K>>,
+    // By the turn in which they became ready.
+    ready: BTreeMap<u64, K>,
+    next_turn: u64,
+    classes: HashMap<K, Class<K>>,
+    // Classes that have room and keys set aside, by the turn of the first of these.
+    open: BTreeMap<u64, K>,
+    set_aside: usize,
+    limit: Option<ClassLimit<K>>,
     // Deadlines in order; the number keeps keys with equal deadlines apart.
     delayed: BTreeSet<(Duration, u64)>,
     delayed_keys: HashMap<u64, K>,
@@ -46,19 +83,47 @@ pub struct Queue<K> {
     backoff: Backoff,
 }
 
-#[derive(Default)]
-struct State {
-    is_ready: bool,
+/// The keys of one class.
+struct Class<K> {
+    running: usize,
+    aside: BTreeMap<u64, K>,
+    /// Its entry in `open`.
+    opened: Option<u64>,
+}
+
+impl<K> Default for Class<K> {
+    fn default() -> Self {
+        Self { running: 0, aside: BTreeMap::new(), opened: None }
+    }
+}
+
+/// Where a ready key is.
+#[derive(Clone)]
+enum Place<K> {
+    InLine,
+    Aside(K),
+}
+
+struct State<K> {
+    ready: Option<(u64, Place<K>)>,
     is_running: bool,
+    /// The class that it runs in.
+    class: Option<K>,
     /// Added while it was running.
     again: bool,
     delayed: Option<(Duration, u64)>,
     failures: u32,
 }
 
-impl State {
+impl<K> Default for State<K> {
+    fn default() -> Self {
+        Self { ready: None, is_running: false, class: None, again: false, delayed: None, failures: 0 }
+    }
+}
+
+impl<K> State<K> {
     fn is_idle(&self) -> bool {
-        !self.is_ready && !self.is_running && self.delayed.is_none() && self.failures == 0
+        self.ready.is_none() && !self.is_running && self.delayed.is_none() && self.failures == 0
     }
 }
 
@@ -67,12 +132,106 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn new(backoff: Backoff) -> Self {
         Self {
             keys: HashMap::new(),
-            ready: VecDeque::new(),
+            ready: BTreeMap::new(),
+            next_turn: 0,
+            classes: HashMap::new(),
+            open: BTreeMap::new(),
+            set_aside: 0,
+            limit: None,
             delayed: BTreeSet::new(),
             delayed_keys: HashMap::new(),
             next_ticket: 0,
             running: 0,
             backoff,
+        }
+    }
+
+    /// The queue with a limit for each class of keys. Call it before the first key is added.
+    #[must_use]
+    pub fn with_limit(mut self, limit: ClassLimit<K>) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Puts a key at the end of the line.
+    fn line_up(&mut self, key: K) {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        if let Some(state) = self.keys.get_mut(&key) {
+            state.ready = Some((turn, Place::InLine));
+            self.ready.insert(turn, key);
+        }
+    }
+
+    /// Takes a ready key out of the line, or from where it was set aside.
+    fn step_out(&mut self, key: &K) {
+        match self.keys.get_mut(key).and_then(|state| state.ready.take()) {
+            None => {}
+            Some((turn, Place::InLine)) => {
+                self.ready.remove(&turn);
+            }
+            Some((turn, Place::Aside(class))) => {
+                if let Some(class) = self.classes.get_mut(&class)
+                    && class.aside.remove(&turn).is_some()
+                {
+                    self.set_aside -= 1;
+                }
+                self.reopen(&class);
+            }
+        }
+    }
+
+    /// Puts a class among those that have room and keys set aside, or takes it out, as it is now.
+    fn reopen(&mut self, name: &K) {
+        let Some(class) = self.classes.get_mut(name) else { return };
+        if let Some(turn) = class.opened.take() {
+            self.open.remove(&turn);
+        }
+        let at_a_time = self.limit.as_ref().map_or(1, |limit| limit.at_a_time.max(1));
+        match class.aside.first_key_value() {
+            Some((turn, _)) if class.running < at_a_time => {
+                class.opened = Some(*turn);
+                self.open.insert(*turn, name.clone());
+            }
+            Some(_) => {}
+            None if class.running == 0 => {
+                self.classes.remove(name);
+            }
+            None => {}
+        }
+    }
+
+    /// The key whose turn is next, taken out of the line, with its class. Keys whose class has no room are
+    /// set aside on the way.
+    fn take_next(&mut self) -> Option<(K, Option<K>)> {
+        loop {
+            let in_line = self.ready.first_key_value().map(|(turn, _)| *turn);
+            let aside = self.open.first_key_value().map(|(turn, class)| (*turn, class.clone()));
+            let (turn, key) = match (in_line, aside) {
+                (None, None) => return None,
+                (in_line, Some((turn, class))) if in_line.is_none_or(|in_line| turn < in_line) => {
+                    let key = self.classes.get_mut(&class).and_then(|class| class.aside.remove(&turn));
+                    self.set_aside -= usize::from(key.is_some());
+                    self.reopen(&class);
+                    (turn, key)
+                }
+                _ => self.ready.pop_first().map(|(turn, key)| (turn, Some(key)))?,
+            };
+            let Some(key) = key else { continue };
+            let Some(limit) = &self.limit else { return Some((key, None)) };
+            let at_a_time = limit.at_a_time.max(1);
+            let Some(name) = (limit.class_of)(&key) else { return Some((key, None)) };
+            let class = self.classes.entry(name.clone()).or_default();
+            if class.running < at_a_time {
+                class.running += 1;
+                self.reopen(&name);
+                return Some((key, Some(name)));
+            }
+            class.aside.insert(turn, key.clone());
+            self.set_aside += 1;
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.ready = Some((turn, Place::Aside(name)));
+            }
         }
     }
 
@@ -85,9 +244,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         if state.is_running {
             state.again = true;
-        } else if !state.is_ready {
-            state.is_ready = true;
-            self.ready.push_back(key);
+        } else if state.ready.is_none() {
+            self.line_up(key);
         }
     }
 
@@ -95,7 +253,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn add_after(&mut self, key: K, delay: Duration, now: Duration) {
         let due = now.saturating_add(delay);
         let state = self.keys.entry(key.clone()).or_default();
-        if state.is_ready || state.again || state.delayed.is_some_and(|(earlier, _)| earlier <= due) {
+        if state.ready.is_some() || state.again || state.delayed.is_some_and(|(earlier, _)| earlier <= due) {
             return;
         }
         if let Some(ticket) = state.delayed.take() {
@@ -137,11 +295,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         state.again = false;
         state.failures = 0;
-        if state.is_ready {
-            state.is_ready = false;
-            self.ready.retain(|ready| ready != key);
-        }
-        if !state.is_running {
+        let is_running = state.is_running;
+        self.step_out(key);
+        if !is_running {
             self.keys.remove(key);
         }
     }
@@ -149,15 +305,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Drops the keys that do not pass `keep`, as [`Queue::remove`] does.
     pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         let dropped: Vec<K> = self.keys.keys().filter(|key| !keep(key)).cloned().collect();
-        if dropped.is_empty() {
-            return;
-        }
-        self.ready.retain(|key| keep(key));
         for key in dropped {
-            if let Some(state) = self.keys.get_mut(&key) {
-                // It is out of `ready` already, which would else be gone through for each key.
-                state.is_ready = false;
-            }
             self.remove(&key);
         }
     }
@@ -171,16 +319,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 state.delayed = None;
                 if state.is_running {
                     state.again = true;
-                } else if !state.is_ready {
-                    state.is_ready = true;
-                    self.ready.push_back(key);
+                } else if state.ready.is_none() {
+                    self.line_up(key);
                 }
             }
         }
-        let key = self.ready.pop_front()?;
+        let (key, class) = self.take_next()?;
         let state = self.keys.entry(key.clone()).or_default();
-        state.is_ready = false;
+        state.ready = None;
         state.is_running = true;
+        state.class = class;
         self.running += 1;
         Some(key)
     }
@@ -190,11 +338,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let Some(state) = self.keys.get_mut(key).filter(|state| state.is_running) else { return };
         state.is_running = false;
         self.running -= 1;
+        let class = state.class.take();
         if std::mem::take(&mut state.again) {
-            state.is_ready = true;
-            self.ready.push_back(key.clone());
+            self.line_up(key.clone());
         } else if state.is_idle() {
             self.keys.remove(key);
+        }
+        if let Some(class) = class {
+            if let Some(class) = self.classes.get_mut(&class) {
+                class.running -= 1;
+            }
+            self.reopen(&class);
         }
     }
 
@@ -205,7 +359,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// How many keys wait to be given out, those with a delay left out.
     pub fn ready_len(&self) -> usize {
-        self.ready.len()
+        self.ready.len() + self.set_aside
     }
 
     /// How many keys are worked on.
@@ -215,7 +369,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Whether nothing is ready, running or delayed.
     pub fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.running == 0 && self.delayed.is_empty()
+        self.ready_len() == 0 && self.running == 0 && self.delayed.is_empty()
     }
 }
 
@@ -228,7 +382,7 @@ fn spread<K: Hash>(key: &K, failures: u32) -> u64 {
 impl<K> fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
-            .field("ready", &self.ready.len())
+            .field("ready", &(self.ready.len() + self.set_aside))
             .field("running", &self.running)
             .field("delayed", &self.delayed.len())
             .finish_non_exhaustive()

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::{Backoff, Clock, Queue, Shutdown};
+use crate::{Backoff, ClassLimit, Clock, Queue, Shutdown};
 
 /// What is to happen with a key after it was worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,12 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
     /// An empty queue.
     pub fn new(backoff: Backoff, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { queue: Mutex::new(Queue::new(backoff)), changed: Notify::new(), clock })
+    }
+
+    /// An empty queue with a limit for each class of keys.
+    pub fn limited(backoff: Backoff, limit: ClassLimit<K>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let queue = Queue::new(backoff).with_limit(limit);
+        Arc::new(Self { queue: Mutex::new(queue), changed: Notify::new(), clock })
     }
 
     /// See [`Queue::add`].
