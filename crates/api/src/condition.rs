@@ -75,6 +75,8 @@ pub mod reason {
     pub const APPLY_FAILED: &str = "ApplyFailed";
     /// Something could not be pruned; it stays in the inventory and is tried again.
     pub const PRUNE_FAILED: &str = "PruneFailed";
+    /// Objects may remain on a Cluster that was deleted.
+    pub const LEFT_BEHIND: &str = "LeftBehind";
     /// Waiting for the applied objects to become healthy.
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
     /// The objects did not become healthy within `spec.apply.timeout`.

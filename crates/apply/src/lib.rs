@@ -21,4 +21,4 @@ pub use convoy_shard::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, Target};
-pub use transport::Transport;
+pub use transport::{Transport, over_client};

@@ -1,5 +1,6 @@
 //! What carries requests to a target.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +21,11 @@ const LONGEST_ANSWER: usize = 32 * 1024 * 1024;
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request. A future that is dropped gives the request up; it may still be carried out.
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Bytes>, RequestError>>;
+}
+
+/// Carries requests to the server of a client, over HTTP.
+pub fn over_client(client: kube::Client) -> Arc<dyn Transport> {
+    Arc::new(OverClient(client))
 }
 
 /// Over HTTP.

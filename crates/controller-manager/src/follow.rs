@@ -126,7 +126,7 @@ mod tests {
 
     use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, Transport};
     use convoy_render::RenderStore;
-    use convoy_runtime::{Backoff, Clock, ManualClock, OwnedShards, Shards};
+    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Shards};
     use convoy_source::{Fetcher, FetcherOptions};
     use http::{Request, Response};
     use jiff::Timestamp;
@@ -134,7 +134,7 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
-    use crate::cluster::{Cause, Contact, Outcome};
+    use crate::cluster::{Cause, Circuits, Contact, Outcome};
     use crate::duties::Unowned;
     use crate::host::Host;
     use crate::release::index::InventoryIndex;
@@ -211,7 +211,8 @@ mod tests {
         let host = Host::new(client, "cm-0".to_owned(), shards.clone());
         let duties = Duties::new(shards);
         let targets = Targets::default();
-        let contacts = Contacts::new(Arc::clone(&queues.clusters));
+        let circuits = Circuits::new(Arc::clone(&clock), &Metrics::default());
+        let contacts = Contacts::new(Arc::clone(&queues.clusters), circuits);
         let store = RenderStore::open("memory://").unwrap();
         let repositories = Arc::new(GitRepositories {
             host: host.clone(),
@@ -259,7 +260,9 @@ mod tests {
                 let target = Target::over(Arc::new(Nowhere), Arc::clone(&ownership));
                 let capabilities = Arc::new(Capabilities::default());
                 let made_of = (String::new(), String::new());
-                self.targets.put(cluster.clone(), &Connected { target, capabilities, made_of }, &ownership);
+                let bare = target.clone();
+                let connected = Connected { target, bare, capabilities, made_of };
+                self.targets.put(cluster.clone(), &connected, &ownership);
                 let cause = Cause::of(&Cluster::default());
                 let contact =
                     Contact { cause, outcome: Outcome::Suspended, until: Default::default(), failures: 0 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use convoy_api::{Kind, Release, ReleaseInventory, field_manager, label};
+use convoy_api::{Cluster, Kind, Release, ReleaseInventory, field_manager, label};
 use convoy_apply::NotOwner;
 use convoy_runtime::{HostWriteError, HostWriter, Shards, StoreKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -93,6 +93,11 @@ impl Host {
     /// A Release as it is now; none when it does not exist.
     pub(crate) async fn release(&self, key: &StoreKey) -> Result<Option<Release>, HostError> {
         self.get(key).await
+    }
+
+    /// Whether a Cluster exists now.
+    pub(crate) async fn has_cluster(&self, key: &StoreKey) -> Result<bool, HostError> {
+        Ok(self.get::<Cluster>(key).await?.is_some())
     }
 
     /// The names of all inventories of a Release that there are now, whosever shard they are in.

@@ -2,20 +2,20 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use convoy_api::{Cluster, GitRepository, Kind, Release, ReleaseInventory, annotation};
 use convoy_render::{OpenStoreError, RenderStore};
 use convoy_runtime::{
-    Backoff, CacheScope, Cause, Change, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
+    Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
     ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError, WorkQueue,
     store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
 
-use crate::cluster::{Clusters, Contacts};
+use crate::cluster::{Circuits, Clusters, Contacts};
 use crate::duties::Duties;
 use crate::follow::{Follower, Queues, Stores};
 use crate::git_repository::GitRepositories;
@@ -28,8 +28,13 @@ use crate::targets::Targets;
 const PART: &str = "controller-manager";
 /// How many objects of a kind are worked on at a time.
 const CONCURRENT_FETCHES: usize = 8;
-const CONCURRENT_CLUSTERS: usize = 16;
-const CONCURRENT_RELEASES: usize = 16;
+const CONCURRENT_CLUSTERS: usize = 64;
+/// How many Clusters that did not answer last are looked at at a time: the other slots are for those that do.
+const CONCURRENT_SILENT_CLUSTERS: usize = 16;
+/// Looks at Releases mostly wait for targets; what takes the processor has a limit of its own.
+const CONCURRENT_RELEASES: usize = 128;
+/// How many Releases of one Cluster are worked on at a time: a target that hangs holds no more slots.
+const CONCURRENT_RELEASES_OF_A_CLUSTER: usize = 8;
 /// When Releases come or go, their Cluster counts them after a while: then it counts once for many.
 const COUNT_AFTER: Duration = Duration::from_secs(5);
 
@@ -94,11 +99,14 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         .map_err(|source| RunError::RenderStore { url: options.render_store_url.clone(), source })?;
     options.readiness.not_ready(PART, "the first lists have not ended");
     let mut tasks = Supervisor::new(shutdown.clone());
-    let queues = Queues::new(&options.clock);
+    let circuits = Circuits::new(Arc::clone(&options.clock), &options.metrics);
+    let (queues, known_releases) = queues(&options.clock, &circuits);
     let index = Arc::new(InventoryIndex::default());
     let (stores, looked) = watch(&options, &shutdown, &queues, &index, &mut tasks);
+    // Set once.
+    let _ = known_releases.set(stores.releases.clone());
     let targets = Targets::default();
-    let contacts = Contacts::new(Arc::clone(&queues.clusters));
+    let contacts = Contacts::new(Arc::clone(&queues.clusters), circuits);
     let duties = Duties::new(options.shards.clone());
     let host = Host::new(options.client.clone(), options.identity.replica_id.clone(), options.shards.clone());
 
@@ -195,14 +203,29 @@ async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
-impl Queues {
-    fn new(clock: &Arc<dyn Clock>) -> Self {
-        let queue = |longest| {
-            let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(longest) };
-            WorkQueue::new(backoff, Arc::clone(clock))
-        };
-        Self { repositories: queue(300), clusters: queue(60), releases: queue(120) }
-    }
+/// The queues, and where the store of Releases goes that tells the Cluster of each.
+fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<Store<Release>>>) {
+    let backoff = |longest| Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(longest) };
+    let repositories = WorkQueue::new(backoff(300), Arc::clone(clock));
+    let circuits = circuits.clone();
+    let silent = ClassLimit {
+        class_of: Arc::new(move |cluster: &StoreKey| {
+            circuits.silence(cluster).map(|_| StoreKey::new("", "silent"))
+        }),
+        at_a_time: CONCURRENT_SILENT_CLUSTERS,
+    };
+    let clusters = WorkQueue::limited(backoff(60), silent, Arc::clone(clock));
+    let known: Arc<OnceLock<Store<Release>>> = Arc::default();
+    let releases = Arc::clone(&known);
+    let of_a_cluster = ClassLimit {
+        class_of: Arc::new(move |key: &StoreKey| {
+            let release = releases.get()?.get(key)?;
+            Some(StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str()))
+        }),
+        at_a_time: CONCURRENT_RELEASES_OF_A_CLUSTER,
+    };
+    let releases = WorkQueue::limited(backoff(120), of_a_cluster, Arc::clone(clock));
+    (Queues { repositories, clusters, releases }, known)
 }
 
 impl Stores {

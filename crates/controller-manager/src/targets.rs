@@ -12,8 +12,10 @@ use crate::duties::Unowned;
 /// A target and what it serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
-    /// The client that may write there.
+    /// The client that may write there, through the cluster's breaker.
     pub(crate) target: Target,
+    /// The same without the breaker, for probes.
+    pub(crate) bare: Target,
     /// What discovery last said.
     pub(crate) capabilities: Arc<Capabilities>,
     /// What the client was made of: the Cluster's uid and a digest of its kubeconfig.
@@ -23,7 +25,8 @@ pub(crate) struct Connected {
 impl Connected {
     /// For work that begins now, or was begun under `ownership`.
     fn under(&self, ownership: &Arc<dyn Ownership>) -> Self {
-        Self { target: self.target.under(Arc::clone(ownership)), ..self.clone() }
+        let under = |target: &Target| target.under(Arc::clone(ownership));
+        Self { target: under(&self.target), bare: under(&self.bare), ..self.clone() }
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`Clock`]: time as an argument, real or set by hand.
 //! - [`Queue`] and [`WorkQueue`]: which object is worked on next; the first is the pure state
 //!   machine, the second its thin driver.
+//! - [`Breaker`]: whether a server is asked at all.
 //! - [`HostWriter`]: the one way to write convoy's own objects; it asks for ownership before each request.
 //! - [`Store`]: what the API server holds, in memory, fed by a watch; [`ShardCaches`]: stores that follow
 //!   [`Shards`], and [`LookedShards`]: which gained shards may be worked on.
@@ -13,6 +14,7 @@
 //! - [`Shutdown`] and [`Supervisor`]: tasks that end together.
 //! - [`serve_health`], [`Readiness`] and [`init_telemetry`]: how a process shows what it does.
 
+mod breaker;
 mod clock;
 mod connect;
 mod health;
@@ -32,6 +34,7 @@ mod telemetry;
 mod tls;
 mod work;
 
+pub use breaker::{Breaker, Heard, Turn};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use connect::{
     ConnectError, ProcessIdentity, REQUEST_DEADLINE, context_client, host_client, host_client_from,

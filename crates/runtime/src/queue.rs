@@ -35,12 +35,15 @@ impl Backoff {
     }
 }
 
+/// Names the class of a key; none for a key that no limit holds for.
+type ClassOf<K> = Arc<dyn Fn(&K) -> Option<K> + Send + Sync>;
+
 /// At most so many keys of one class at a time.
 pub struct ClassLimit<K> {
     /// The class of a key, named by a value of the keys' type; none for a key that no limit holds for. It is
     /// asked when a key is about to be given out, under the queue's lock: it must be quick and never touch
     /// the queue.
-    pub class_of: Arc<dyn Fn(&K) -> Option<K> + Send + Sync>,
+    pub class_of: ClassOf<K>,
     /// How many keys of a class are given out at a time, at least one.
     pub at_a_time: usize,
 }

@@ -10,6 +10,7 @@ use convoy_apply::Ownership;
 use convoy_runtime::{StoreKey, WorkQueue};
 use parking_lot::Mutex;
 
+use super::circuits::{Circuits, Silence};
 use super::status::Outcome;
 
 /// What a look at a Cluster depended on: with another one it is looked at anew.
@@ -47,6 +48,7 @@ pub(crate) struct Contact {
 pub(crate) struct Contacts {
     last: Arc<Mutex<HashMap<StoreKey, (Term, Contact)>>>,
     queue: Arc<WorkQueue<StoreKey>>,
+    circuits: Circuits,
 }
 
 /// A shard and its epoch.
@@ -58,8 +60,17 @@ fn term(ownership: &dyn Ownership) -> Term {
 
 impl Contacts {
     /// No look yet; `queue` is that of Clusters.
-    pub(crate) fn new(queue: Arc<WorkQueue<StoreKey>>) -> Self {
-        Self { last: Arc::default(), queue }
+    pub(crate) fn new(queue: Arc<WorkQueue<StoreKey>>, circuits: Circuits) -> Self {
+        Self { last: Arc::default(), queue, circuits }
+    }
+
+    pub(crate) fn circuits(&self) -> &Circuits {
+        &self.circuits
+    }
+
+    /// Why a target is not asked now; none when it is.
+    pub(crate) fn silence(&self, cluster: &StoreKey) -> Option<Silence> {
+        self.circuits.silence(cluster)
     }
 
     /// The last look at a target in this term.
@@ -78,11 +89,13 @@ impl Contacts {
 
     pub(crate) fn remove(&self, cluster: &StoreKey) {
         self.last.lock().remove(cluster);
+        self.circuits.remove(cluster);
     }
 
     /// Lets go of the looks at clusters that do not pass.
     pub(crate) fn retain(&self, keep: impl Fn(&StoreKey) -> bool) {
         self.last.lock().retain(|cluster, _| keep(cluster));
+        self.circuits.retain(keep);
     }
 
     /// Whether anything is kept of a cluster.
@@ -91,9 +104,13 @@ impl Contacts {
         self.last.lock().contains_key(cluster)
     }
 
-    /// Something says that a target is not as it was when it was looked at: it is looked at again soon.
+    /// Something says that a target is not as it was when it was looked at: it is looked at again soon. After
+    /// a look that failed the next one comes in its own time.
     pub(crate) fn doubt(&self, cluster: StoreKey) {
         if let Some((_, contact)) = self.last.lock().get_mut(&cluster) {
+            if contact.failures > 0 {
+                return;
+            }
             contact.until = Duration::ZERO;
         }
         self.queue.add(cluster);
@@ -109,32 +126,35 @@ impl fmt::Debug for Contacts {
 #[cfg(test)]
 mod tests {
     use convoy_apply::AlwaysOwn;
-    use convoy_runtime::{Backoff, ManualClock};
+    use convoy_runtime::{Backoff, ManualClock, Metrics};
     use jiff::Timestamp;
 
     use super::*;
     use crate::duties::Unowned;
 
-    fn contact() -> Contact {
+    fn contact(failures: u32) -> Contact {
         let outcome = Outcome::NoContact { reason: "ClusterUnreachable", message: "no route".to_owned() };
         let cause = Cause::of(&Cluster::default());
-        Contact { cause, outcome, until: Duration::from_secs(60), failures: 2 }
+        Contact { cause, outcome, until: Duration::from_secs(60), failures }
     }
 
     #[test]
     fn a_doubt_brings_the_next_look_and_a_lost_shard_keeps_nothing() {
         let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
-        let contacts = Contacts::new(WorkQueue::new(Backoff::default(), clock));
+        let circuits = Circuits::new(clock.clone(), &Metrics::default());
+        let contacts = Contacts::new(WorkQueue::new(Backoff::default(), clock), circuits);
         let key = StoreKey::new("team", "prod");
-        contacts.put(&key, contact(), &AlwaysOwn);
+        let until = |contacts: &Contacts| contacts.last(&key, &AlwaysOwn).unwrap().until;
+        contacts.put(&key, contact(2), &AlwaysOwn);
         contacts.doubt(key.clone());
-        let doubted = contacts.last(&key, &AlwaysOwn).unwrap();
-        assert_eq!((doubted.until, doubted.failures), (Duration::ZERO, 2));
-        assert_eq!(contacts.queue.depth(), (1, 0));
+        assert_eq!((until(&contacts), contacts.queue.depth()), (Duration::from_secs(60), (0, 0)));
+        contacts.put(&key, contact(0), &AlwaysOwn);
+        contacts.doubt(key.clone());
+        assert_eq!((until(&contacts), contacts.queue.depth()), (Duration::ZERO, (1, 0)));
         // Another term knows nothing of it, and does not keep what comes too late.
         assert!(contacts.last(&key, &Unowned { shard: 3 }).is_none());
         contacts.retain(|_| false);
-        contacts.put(&key, contact(), &Unowned { shard: 0 });
+        contacts.put(&key, contact(0), &Unowned { shard: 0 });
         assert!(contacts.last(&key, &AlwaysOwn).is_none());
     }
 }

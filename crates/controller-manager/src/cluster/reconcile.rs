@@ -1,14 +1,16 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use convoy_api::{Cluster, SecretKeyReference, reason};
-use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target};
+use convoy_api::{Cluster, SecretKeyReference, condition_type, find_condition, reason};
+use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, over_client};
 use convoy_runtime::{ConnectError, Next, StoreKey, in_cluster_client, store_key, target_client};
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use super::circuits::ThroughCircuit;
 use super::contacts::{Cause, Contact};
 use super::status::{Outcome, patch};
-use super::{AFTER_FAILURES, Clusters, LOOK_INTERVAL};
+use super::{AFTER_FAILURES, Clusters, LOOK_DEADLINE, LOOK_INTERVAL};
 use crate::duties::Duties;
 use crate::host::{HostError, in_words};
 use crate::release::index::{cluster_of, release_of};
@@ -123,21 +125,35 @@ impl Clusters {
         };
         let made_of = (cluster.metadata.uid.clone().unwrap_or_default(), source.digest());
         let known = self.targets.get(key, ownership).filter(|known| known.made_of == made_of);
-        let target = match &known {
-            Some(known) => known.target.clone(),
+        let (target, bare) = match &known {
+            Some(known) => (known.target.clone(), known.bare.clone()),
             None => match self.client(&source).await {
-                Ok(client) => Target::new(client, Arc::clone(ownership)),
+                Ok(client) => {
+                    let bare = over_client(client);
+                    let through = ThroughCircuit::new(Arc::clone(&bare), key.clone(), self.contacts.clone());
+                    let target = |transport| Target::over(transport, Arc::clone(ownership));
+                    (target(Arc::new(through)), target(bare))
+                }
                 Err(error) => {
                     self.targets.remove(key);
                     return Ok(Err(Outcome::Refused { message: in_words(&error) }));
                 }
             },
         };
-        match target.discover().await {
+        let Some(probe) = self.contacts.circuits().probe(key) else {
+            // A key is worked on by one task at a time.
+            return Ok(Err(Outcome::NoContact {
+                reason: reason::CLUSTER_UNREACHABLE,
+                message: "another look at the target has not ended".to_owned(),
+            }));
+        };
+        match discover(&bare).await {
             Ok(capabilities) => {
+                let is_back = probe.answered();
                 let capabilities = Arc::new(capabilities);
-                let is_news = known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
-                let connected = Connected { target, capabilities: Arc::clone(&capabilities), made_of };
+                let is_news =
+                    is_back || known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
+                let connected = Connected { target, bare, capabilities: Arc::clone(&capabilities), made_of };
                 self.targets.put(key.clone(), &connected, ownership);
                 if is_news {
                     tracing::info!(cluster = %key, version = capabilities.version, "in contact");
@@ -146,9 +162,16 @@ impl Clusters {
                 Ok(Ok(capabilities))
             }
             Err(error) => {
-                tracing::warn!(cluster = %key, error = %error, "no contact");
                 self.targets.remove(key);
-                Ok(Err(failure(&error)))
+                let (reason, message) = failure(&error);
+                if reason == reason::CLUSTER_UNREACHABLE {
+                    probe.failed(message.clone(), unreachable_since(cluster));
+                } else {
+                    // It answers, only not to us.
+                    probe.answered();
+                    tracing::warn!(cluster = %key, error = message, "no contact");
+                }
+                Ok(Err(Outcome::NoContact { reason, message }))
             }
         }
     }
@@ -224,10 +247,34 @@ impl Source {
     }
 }
 
-fn failure(error: &RequestError) -> Outcome {
+/// What a target serves, in bounded time.
+async fn discover(target: &Target) -> Result<Capabilities, RequestError> {
+    tokio::time::timeout(LOOK_DEADLINE, target.discover()).await.unwrap_or_else(|_| {
+        Err(RequestError {
+            class: Class::Unreachable,
+            code: 0,
+            message: format!(
+                "the target did not say within {} s what it serves; check the network, and the server in the \
+                 Cluster's kubeconfig",
+                LOOK_DEADLINE.as_secs()
+            ),
+            fields: Vec::new(),
+        })
+    })
+}
+
+/// Since when a Cluster's status says that the target does not answer.
+fn unreachable_since(cluster: &Cluster) -> Option<Timestamp> {
+    let conditions = cluster.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let ready = find_condition(conditions, condition_type::READY)?;
+    let is_unreachable = ready.status == "False" && ready.reason == reason::CLUSTER_UNREACHABLE;
+    is_unreachable.then_some(ready.last_transition_time.0)
+}
+
+fn failure(error: &RequestError) -> (&'static str, String) {
     let reason = match error.class {
         Class::Unauthorized | Class::Forbidden => reason::CLUSTER_UNAUTHORIZED,
         _ => reason::CLUSTER_UNREACHABLE,
     };
-    Outcome::NoContact { reason, message: error.to_string() }
+    (reason, error.to_string())
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use convoy_api::{DeletionPolicy, Release, finalizer, reason};
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::{Plan, settle};
-use convoy_runtime::{StoreKey, store_key};
+use convoy_runtime::{EventKind, StoreKey, store_key};
 
 use super::deliver::DeliveryFailure;
-use super::inventory::InventoryId;
+use super::inventory::{Inventory, InventoryId};
 use super::left::Left;
 use super::{Look, Releases};
 use crate::host::HostError;
@@ -79,16 +79,30 @@ impl Releases {
             return Ok(None);
         }
         let cluster_key = StoreKey::new(release.metadata.namespace.clone().unwrap_or_default(), cluster);
-        let Some(connected) = self.targets.get(&cluster_key, ownership) else {
+        let Some(connected) = self.target(&cluster_key, ownership) else {
             let cluster_exists = self.clusters.get(&cluster_key).is_some();
+            // Not by the watch alone: nothing brings an inventory back.
+            if !cluster_exists && !self.host.has_cluster(&cluster_key).await? {
+                self.leave_behind(release, &mut inventory, cluster, ownership).await?;
+                return Ok(None);
+            }
             if cluster_exists && self.contacts.last(&cluster_key, &**ownership).is_none() {
                 let message = format!("the Cluster {cluster} is being connected to");
                 return Ok(Some(Deletion::Waits { message }));
             }
             let message = format!(
-                "{} objects are still on the Cluster {cluster}, which is not in contact; bring it back, or set \
-                 spec.apply.deletionPolicy to Orphan to let go of them",
-                before.len()
+                "{} objects are still on the Cluster {cluster}, which is not in contact{}; bring it back, or let go of \
+                 them: {}, or delete the Cluster object",
+                before.len(),
+                self.contacts
+                    .silence(&cluster_key)
+                    .map(|silence| format!(" ({silence})"))
+                    .unwrap_or_default(),
+                if is_deleted {
+                    "set spec.apply.deletionPolicy to Orphan"
+                } else {
+                    "delete the Release with spec.apply.deletionPolicy: Orphan"
+                },
             );
             return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
         };
@@ -118,5 +132,25 @@ impl Releases {
         }
         let failure = DeliveryFailure::of_report(report);
         Ok(Some(Deletion::Blocked { reason: reason::PRUNE_FAILED, message: failure.message }))
+    }
+
+    /// Lets go of what a Release has on a Cluster that exists no more: nobody can say where it was.
+    async fn leave_behind(
+        &self,
+        release: &Release,
+        inventory: &mut Inventory,
+        cluster: &str,
+        ownership: &Arc<dyn Ownership>,
+    ) -> Result<(), HostError> {
+        let count = inventory.entries().len();
+        self.settle(&**ownership, inventory, &[], "").await?;
+        let message = format!(
+            "the Cluster {cluster} was deleted; {count} objects of the Release may remain on it, which convoy does \
+             not know any more"
+        );
+        tracing::warn!(release = %store_key(release), "{message}");
+        let event = (EventKind::Warning, reason::LEFT_BEHIND, message.as_str());
+        self.host.writer.event(&**ownership, release, event, self.clock.now()).await;
+        Ok(())
     }
 }

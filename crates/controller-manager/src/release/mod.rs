@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use crate::cluster::Contacts;
 use crate::duties::Duties;
 use crate::host::Host;
-use crate::targets::Targets;
+use crate::targets::{Connected, Targets};
 
 /// What the controller works with.
 pub(crate) struct Releases {
@@ -88,6 +88,14 @@ impl Look<'_> {
 }
 
 impl Releases {
+    /// A target that is in contact, for work under `ownership`; none while it is not asked.
+    fn target(&self, cluster: &StoreKey, ownership: &Arc<dyn Ownership>) -> Option<Connected> {
+        match self.contacts.silence(cluster) {
+            None => self.targets.get(cluster, ownership),
+            Some(_) => None,
+        }
+    }
+
     fn recall(&self, look: Look<'_>) -> Memory {
         let is_of = |memory: &&Memory| memory.uid == look.uid() && memory.term == look.term();
         self.memory.lock().get(look.key).filter(is_of).cloned().unwrap_or_default()

@@ -10,6 +10,7 @@ use convoy_render::{Bundle, RenderInput, TargetFacts, ValuesText, render, render
 use convoy_runtime::StoreKey;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use super::{Look, Releases};
 use crate::host::{HostError, in_words};
@@ -26,10 +27,20 @@ pub(crate) struct Ready {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Renderings at a time, with the artifacts that they read: more would only take memory.
+const RENDERINGS: usize = 16;
+
 /// Bundles in memory by all that they depend on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Prepared {
+    slots: Semaphore,
     ready: Mutex<HashMap<String, (u32, Arc<Ready>)>>,
+}
+
+impl Default for Prepared {
+    fn default() -> Self {
+        Self { slots: Semaphore::new(RENDERINGS), ready: Mutex::default() }
+    }
 }
 
 impl Prepared {
@@ -93,6 +104,8 @@ impl Releases {
         if let Some(ready) = self.prepared.get(&memory_key) {
             return Ok(ready);
         }
+        // It is never closed.
+        let _slot = self.prepared.slots.acquire().await;
         let store_failed = |error: &dyn std::error::Error| PrepareError::Failed {
             message: format!("the render store fails: {}", in_words(error)),
         };

@@ -98,7 +98,14 @@ impl Releases {
     async fn look_at_deleted(&self, look: Look<'_>, left: &[Left]) -> Result<Next, HostError> {
         self.refuse_later_status(look)?;
         let memory = self.recall(look);
-        let attempt = format!("delete {}", look.release.metadata.generation.unwrap_or_default());
+        // What is in the way may be a target: that it comes or goes is a reason to try again.
+        let named = StoreKey::new(look.key.namespace.as_str(), look.release.spec.cluster_ref.name.as_str());
+        let attempt = format!(
+            "delete {} {} {}",
+            look.release.metadata.generation.unwrap_or_default(),
+            self.clusters.get(&named).is_some(),
+            self.target(&named, look.ownership).is_some(),
+        );
         let now = self.clock.monotonic();
         if let Some(wait) = memory.hold.as_ref().and_then(|hold| hold.remaining(&attempt, now)) {
             return Ok(Next::Wait(wait));
@@ -199,7 +206,7 @@ impl Releases {
             let message = format!("the GitRepository {repository_key} has no artifact: {said}");
             return Err(stop(reason::DEPENDENCY_NOT_READY, message));
         };
-        let Some(connected) = self.targets.get(&cluster_key, look.ownership) else {
+        let Some(connected) = self.target(&cluster_key, look.ownership) else {
             if cluster.spec.suspend == Some(true) {
                 let message = format!("the Cluster {cluster_key} is suspended; what is on it stays");
                 return Err(Box::new((Some(Reached::Suspended { message }), Next::Done)));
@@ -208,6 +215,13 @@ impl Releases {
             if !is_going && self.contacts.last(&cluster_key, &**look.ownership).is_none() {
                 // This replica has just begun to work on it: the status stays as the predecessor left it.
                 return Err(Box::new((None, Next::Wait(WAIT))));
+            }
+            if let Some(silence) = self.contacts.silence(&cluster_key) {
+                // The first answer brings the next look.
+                return Err(stop(
+                    reason::CLUSTER_UNREACHABLE,
+                    format!("the Cluster {cluster_key}: {silence}"),
+                ));
             }
             let conditions = cluster.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
             let ready =
@@ -292,6 +306,12 @@ impl Releases {
                     message: failure.message,
                     is_terminal: failure.is_terminal,
                 };
+                if self.contacts.silence(&cluster).is_some() {
+                    // The first answer brings the next look, without any hold.
+                    self.remember(look, |memory| memory.hold = None);
+                    self.write_status(look, &reached).await?;
+                    return Ok(Next::Done);
+                }
                 let hold = Hold::after(memory.hold.as_ref(), &attempt, &failure.failures, now);
                 let wait = hold.until.saturating_sub(now);
                 self.remember(look, |memory| memory.hold = Some(hold));
@@ -381,6 +401,10 @@ impl Releases {
         if let Some((kind, reason, message)) = event(&old, &new) {
             match kind {
                 EventKind::Normal => tracing::info!(release = %key, "{reason}: {message}"),
+                // The Cluster was told of, once for all its Releases.
+                EventKind::Warning if reason == reason::CLUSTER_UNREACHABLE => {
+                    tracing::debug!(release = %look.key, "{reason}: {message}");
+                }
                 EventKind::Warning => tracing::warn!(release = %key, "{reason}: {message}"),
             }
             self.host.writer.event(&**ownership, release, (kind, &reason, &message), now).await;

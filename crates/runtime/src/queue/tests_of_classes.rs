@@ -46,8 +46,8 @@ fn a_key_whose_class_changed_while_it_was_set_aside_leaves_the_others_their_turn
         let is_moved = *key == 3 && now_moved.load(std::sync::atomic::Ordering::Relaxed);
         Some(if is_moved { 200 } else { 100 })
     };
-    let mut queue: Queue<u8> = Queue::new(Backoff::default())
-        .with_limit(ClassLimit { class_of: Arc::new(class_of), at_a_time: 1 });
+    let mut queue: Queue<u8> =
+        Queue::new(Backoff::default()).with_limit(ClassLimit { class_of: Arc::new(class_of), at_a_time: 1 });
     for key in [1, 2, 3, 4] {
         queue.add(key);
     }
@@ -68,8 +68,8 @@ fn keys_that_are_set_aside_are_not_gone_through_again_and_again() {
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Some(u32::from(*key >= 10_000))
     };
-    let mut queue: Queue<u32> = Queue::new(Backoff::default())
-        .with_limit(ClassLimit { class_of: Arc::new(class_of), at_a_time: 4 });
+    let mut queue: Queue<u32> =
+        Queue::new(Backoff::default()).with_limit(ClassLimit { class_of: Arc::new(class_of), at_a_time: 4 });
     (0..10_000).for_each(|key| queue.add(key));
     let now = Duration::ZERO;
     while queue.next(now).is_some() {}
