@@ -149,15 +149,23 @@ pub struct Replica {
 impl Replica {
     /// Whether `/readyz` answers 200.
     pub fn is_ready(&self) -> bool {
-        let ask = || -> std::io::Result<bool> {
-            let mut stream = TcpStream::connect_timeout(&self.health, Duration::from_secs(1))?;
-            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-            write!(stream, "GET /readyz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.health)?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer.split(' ').nth(1) == Some("200"))
-        };
-        ask().unwrap_or(false)
+        self.ask("/readyz").is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+    }
+
+    /// A metric without labels.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let answer = self.ask("/metrics").ok()?;
+        let value = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        value.trim().parse().ok()
+    }
+
+    fn ask(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.health, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.health)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 }
 

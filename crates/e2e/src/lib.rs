@@ -12,6 +12,7 @@
     reason = "tests"
 )]
 
+pub mod dead;
 pub mod fleet;
 pub mod load;
 pub mod rounds;

@@ -10,6 +10,7 @@
 pub mod audit;
 mod certificates;
 mod control_plane;
+mod faulty_link;
 mod git_server;
 mod https;
 mod leases;
@@ -20,6 +21,7 @@ pub mod writers;
 
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options, StartError};
+pub use faulty_link::{FaultyLink, LinkMode};
 pub use git_server::GitServer;
 pub use https::{HttpsClient, Response};
 pub use leases::{LeaseHistory, Sighting};

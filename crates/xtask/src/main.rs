@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod cache_memory;
+mod dead_clusters;
 mod ha_rounds;
 mod kubernetes;
 mod protobuf;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Command {
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(cache_memory::Arguments),
+    /// Measure what targets that do not answer cost the Releases of the others.
+    DeadClusters(dead_clusters::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
     HaRounds(ha_rounds::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::CacheMemory(arguments) => cache_memory::run(&arguments),
+        Command::DeadClusters(arguments) => dead_clusters::run(&arguments),
         Command::HaRounds(arguments) => ha_rounds::run(&arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
