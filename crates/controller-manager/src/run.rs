@@ -309,7 +309,8 @@ fn watch(
             let status = object.as_ref().and_then(|object| object.status.as_ref());
             status.map(|status| status.conditions.clone())
         };
-        if change.old.is_none() || conditions(&change.old) != conditions(&change.new) {
+        let came_or_went = change.old.is_none() || change.new.is_none();
+        if came_or_went || conditions(&change.old) != conditions(&change.new) {
             wake(&release_queue, &known, &change.key, |release| {
                 release.spec.cluster_ref.name == change.key.name
             });

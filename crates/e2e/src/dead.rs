@@ -91,7 +91,7 @@ struct World {
 /// # Errors
 /// When something does not start or does not settle; what has to hold with the dead is in the report.
 pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
-    let mut world = World::start(options)?;
+    let world = World::start(options)?;
     tell("all Releases are applied");
     let mut report = Report::default();
     let mut number = 0;
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// All links go bad, and all Releases behind them have something to do.
-    fn die(&mut self) {
+    fn die(&self) {
         for (link, mode) in self.links.iter().zip(LinkMode::BAD.iter().cycle()) {
             link.set(*mode);
         }
@@ -319,7 +319,7 @@ impl World {
     }
 
     /// The first of the dead answers again, and its Releases get there by themselves.
-    fn check_return(&mut self, violations: &mut Vec<String>) -> anyhow::Result<()> {
+    fn check_return(&self, violations: &mut Vec<String>) -> anyhow::Result<()> {
         let link = self.links.first().context("there are no dead")?;
         link.set(LinkMode::Good);
         let back = self.dead_clusters().first().map(|name| (*name).to_owned()).unwrap_or_default();
@@ -336,7 +336,7 @@ impl World {
     }
 
     /// The deletion of Releases of dead targets ends by Orphan, or by deleting the Cluster.
-    fn check_deletion(&mut self, violations: &mut Vec<String>) -> anyhow::Result<()> {
+    fn check_deletion(&self, violations: &mut Vec<String>) -> anyhow::Result<()> {
         let dead: Vec<String> = self.dead_clusters().into_iter().skip(1).map(str::to_owned).collect();
         let of = |cluster: &str| -> Vec<String> {
             let all = self.releases.iter().filter(|release| release.1 == cluster);
