@@ -228,12 +228,13 @@ impl World {
     fn change(&self, release: &str, cluster: &str, number: u64) -> anyhow::Result<Duration> {
         let target = self.fleet.targets.iter().find(|target| target.name == cluster);
         let target = target.context("no such target")?;
-        self.patch(release, &json!({"render": {"helm": {"values": {"number": number.to_string()}}}}))?;
+        let wanted = number.to_string();
+        self.patch(release, &json!({"render": {"helm": {"values": {"number": wanted}}}}))?;
         let began = Instant::now();
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{release}");
         let there = wait(self.patience, || {
             let map = target.client.get(&path).ok()?.json();
-            (map["data"]["number"] == number.to_string()).then_some(())
+            (map["data"]["number"] == wanted.as_str()).then_some(())
         });
         there.with_context(|| format!("a change of {release} did not reach {cluster}"))?;
         Ok(began.elapsed())

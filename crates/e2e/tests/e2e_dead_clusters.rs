@@ -24,7 +24,8 @@ fn targets_that_hang_refuse_drip_or_fail_delay_no_release_of_the_others_and_thei
         // Nine on each: the dead ones would fill a queue of sixteen slots.
         releases: 108,
         changes: 32,
-        hold: Duration::from_secs(20),
+        // Longer than a request may take.
+        hold: Duration::from_secs(40),
         patience: Duration::from_secs(120),
     };
     let mut told = Vec::new();
