@@ -30,6 +30,8 @@ pub mod reason {
     pub const PROGRESSING: &str = "Progressing";
     /// No controller-manager looks at the object any more, so that what was said of it is not known to hold.
     pub const CONTROLLER_MISSING: &str = "ControllerMissing";
+    /// No observer has held the Release's shard for longer than another one needs to take over.
+    pub const OBSERVER_MISSING: &str = "ObserverMissing";
     /// `spec.suspend` is true.
     pub const SUSPENDED: &str = "Suspended";
     /// The object is being deleted.

@@ -7,6 +7,7 @@
 //! | `release` | renders, plans, applies, prunes; deletes |
 //! | `duties` | which shards' work is this replica's, and in which term it began |
 //! | `follow` | what happens when shards come and go |
+//! | `observers` | shards that no observer holds |
 //! | `host` | convoy's own API server |
 //! | `targets` | the targets that are in contact |
 //! | `run` | stores, queues and tasks |
@@ -18,8 +19,10 @@ mod duties;
 mod follow;
 mod git_repository;
 mod host;
+mod observers;
 mod release;
 mod run;
 mod targets;
 
+pub use observers::ObserverLeases;
 pub use run::{Options, RunError, run};

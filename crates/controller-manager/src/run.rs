@@ -20,6 +20,7 @@ use crate::duties::Duties;
 use crate::follow::{Follower, Queues, Stores};
 use crate::git_repository::GitRepositories;
 use crate::host::Host;
+use crate::observers::ObserverLeases;
 use crate::release::Releases;
 use crate::release::index::{InventoryIndex, release_of};
 use crate::targets::Targets;
@@ -49,6 +50,8 @@ pub struct Options {
     pub shards: Shards,
     /// Which Releases, ReleaseInventories and Clusters are cached: `--shard-scoped-cache`.
     pub cache_scope: CacheScope,
+    /// The leases of the observers; none when they cannot be missing, in standalone.
+    pub observers: Option<ObserverLeases>,
     /// `--render-store-url`.
     pub render_store_url: String,
     /// A folder for downloads.
@@ -146,6 +149,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         repositories: stores.repositories.clone(),
         targets: targets.clone(),
         contacts: contacts.clone(),
+        observers: options.observers.clone(),
         store,
         clock: Arc::clone(&options.clock),
         prepared: Default::default(),
@@ -176,6 +180,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         "Releases",
         unfailing(queue.run(CONCURRENT_RELEASES, until, move |key| Arc::clone(&releases).reconcile(key))),
     );
+    if let Some(observers) = options.observers.clone() {
+        let (shards, queue) = (options.shards.clone(), Arc::clone(&queues.releases));
+        let clock = Arc::clone(&options.clock);
+        let followed = observers.follow(shards, stores.releases.clone(), queue, clock, shutdown.clone());
+        tasks.spawn("observers", unfailing(followed));
+    }
     let (synced, until) = (stores.clone(), shutdown.clone());
     tasks.spawn(
         "shards",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use convoy_controller_manager::ObserverLeases;
 use convoy_observer::ControllerLeases;
 use convoy_runtime::leases::Leases;
 use convoy_runtime::{
@@ -42,6 +43,7 @@ pub(crate) async fn controller_manager(
     let replica_id = replica_id(&arguments.identity);
     let (settings, risks) =
         sharding::settings(ProcessKind::ControllerManager, &replica_id, arguments.shards, &arguments.leases)?;
+    let patience = settings.lease_duration + settings.renew_interval;
     let process =
         Process::start("controller-manager", replica_id, arguments.health_bind_address, shutdown).await?;
     let scratch = Scratch::make()?;
@@ -58,6 +60,7 @@ pub(crate) async fn controller_manager(
         identity: process.identity.clone(),
         shards: leases.shards(),
         cache_scope: cache_scope(arguments.shard_scoped_cache),
+        observers: Some(ObserverLeases { leases: leases.peers(), patience }),
         render_store_url: arguments.render_store_url.clone(),
         scratch_dir: scratch.path.clone(),
         allow_file_urls: false,

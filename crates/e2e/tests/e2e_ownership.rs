@@ -251,6 +251,7 @@ async fn serve(
         identity: identity(replica),
         shards: shards.clone(),
         cache_scope: scope,
+        observers: None,
         render_store_url: format!("file://{}", folder.join("store").display()),
         scratch_dir: folder.to_owned(),
         allow_file_urls: true,

@@ -22,6 +22,8 @@ mod prepare;
 mod reconcile;
 mod status;
 
+pub(crate) use decide::HealthGate;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,6 +36,7 @@ use parking_lot::Mutex;
 use crate::cluster::Contacts;
 use crate::duties::Duties;
 use crate::host::Host;
+use crate::observers::ObserverLeases;
 use crate::targets::{Connected, Targets};
 
 /// What the controller works with.
@@ -47,6 +50,7 @@ pub(crate) struct Releases {
     pub(crate) repositories: Store<GitRepository>,
     pub(crate) targets: Targets,
     pub(crate) contacts: Contacts,
+    pub(crate) observers: Option<ObserverLeases>,
     pub(crate) store: RenderStore,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) prepared: prepare::Prepared,

@@ -379,6 +379,13 @@ impl Releases {
 
     fn gate(&self, release: &Release, current: &ReleaseStatus, facts: &BundleFacts) -> HealthGate {
         let now = self.clock.now();
+        if release.spec.waits_for_health()
+            && facts.objects > 0
+            && let Some(unknown) =
+                self.observers.as_ref().and_then(|observers| observers.gate(self.shard_of(release), now))
+        {
+            return unknown;
+        }
         let is_known = current.bundle_digest.as_deref() == Some(&facts.digest) && !facts.is_fresh;
         let applied = current.last_applied_time.as_ref().filter(|_| is_known).map_or(now, |time| time.0);
         let had_succeeded = status::has_succeeded(current, &facts.digest);

@@ -147,6 +147,7 @@ async fn controllers(
                 readiness: Readiness::default(),
                 metrics: Metrics::default(),
                 cache_scope: CacheScope::Everything,
+                observers: None,
             },
             shutdown.clone(),
         ),

@@ -88,6 +88,7 @@ impl World {
             readiness: Readiness::default(),
             metrics: Metrics::default(),
             cache_scope: CacheScope::Everything,
+            observers: None,
         };
         self.manager = Some(tokio::spawn(run(options, self.shutdown.clone())));
     }

@@ -24,9 +24,35 @@ pub(super) struct Report {
     pub(super) events: mpsc::Sender<Told>,
     /// Logged once when there is a peer.
     pub(super) warn_of_peers: Option<String>,
-    /// Since when this replica does not own what it should.
-    pub(super) lacks_since: Option<Moment>,
+    pub(super) share: Share,
     pub(super) refused: usize,
+}
+
+/// Whether a replica owns what it should.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    lacks_since: Option<Moment>,
+    has_owned_all: bool,
+}
+
+impl Share {
+    /// What is wrong when this replica owns `owned` of the `wanted` shards that it should.
+    ///
+    /// One that has started is not ready before it has its part, so that a rolling restart stops no other
+    /// before. Later it may lack shards for as long as it takes to take them over.
+    fn lack(&mut self, owned: usize, wanted: usize, patience: Duration, now: Moment) -> Option<String> {
+        if owned >= wanted {
+            *self = Self { lacks_since: None, has_owned_all: true };
+            return None;
+        }
+        let lacks_for = now.shortest_since(self.lacks_since.get_or_insert(now));
+        (!self.has_owned_all || lacks_for > patience).then(|| {
+            format!(
+                "it owns {owned} of the {wanted} shards that it should own, for {} s",
+                lacks_for.as_secs()
+            )
+        })
+    }
 }
 
 impl Report {
@@ -54,20 +80,9 @@ impl Report {
                 Some(problem(message))
             }
             Standing::Stopping | Standing::Ended { .. } => Some("this replica is stopping".to_owned()),
-            Standing::Acting { wanted, owned } if owned < wanted => {
-                let since = *self.lacks_since.get_or_insert(now);
-                let lacks_for = now.shortest_since(&since);
+            Standing::Acting { wanted, owned } => {
                 let patience = self.settings.lease_duration + self.settings.renew_interval;
-                (lacks_for > patience).then(|| {
-                    problem(format!(
-                        "it owns {owned} of the {wanted} shards that it should own, for {} s",
-                        lacks_for.as_secs()
-                    ))
-                })
-            }
-            Standing::Acting { .. } => {
-                self.lacks_since = None;
-                None
+                self.share.lack(owned, wanted, patience, now).map(problem)
             }
         };
         match not_ready {
@@ -185,5 +200,29 @@ fn why(because: &LostBecause) -> String {
         LostBecause::Twin => "another process has the same replica id".to_owned(),
         LostBecause::Disagreement => "a replica with other settings acts".to_owned(),
         LostBecause::Stopped => "this replica stops before it was to act".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_ready_when_it_has_had_its_part_and_may_then_lack_some_for_a_while() {
+        let at = |second| Moment::at(Duration::from_secs(second));
+        let patience = Duration::from_secs(40);
+        let mut share = Share::default();
+        let lack = share.lack(0, 11, patience, at(1));
+        assert_eq!(lack.unwrap(), "it owns 0 of the 11 shards that it should own, for 0 s");
+        assert!(share.lack(10, 11, patience, at(30)).is_some());
+        assert_eq!(share.lack(11, 11, patience, at(31)), None);
+        assert_eq!(share.lack(11, 16, patience, at(50)), None, "it takes over");
+        assert_eq!(share.lack(12, 16, patience, at(90)), None);
+        assert!(share.lack(12, 16, patience, at(91)).is_some());
+    }
+
+    #[test]
+    fn sc09_a_replica_without_shards_is_ready() {
+        assert_eq!(Share::default().lack(0, 0, Duration::ZERO, Moment::default()), None);
     }
 }

@@ -163,7 +163,7 @@ async fn run(
         own,
         events,
         warn_of_peers,
-        lacks_since: None,
+        share: Default::default(),
         refused: 0,
     };
     let ended = drive(&*leases, settings, &shards, &*clock, &mut report, &shutdown).await;
