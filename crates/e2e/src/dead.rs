@@ -136,7 +136,7 @@ impl World {
             clusters: options.clusters + options.dead,
             // Long enough that a loaded machine loses no lease, which is not what is measured here.
             timing: Timing {
-                duration: Duration::from_secs(15),
+                duration: Duration::from_secs(45),
                 interval: Duration::from_secs(3),
                 observe: None,
             },
