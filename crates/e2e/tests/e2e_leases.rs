@@ -170,7 +170,7 @@ fn sc02_sc03_sc04_sc18_sc24_sc25_two_replicas_share_the_shards_and_one_takes_all
 }
 
 #[test]
-fn sc10_sc34_sc35_sc36_only_get_list_create_update_delete_of_leases_are_used() {
+fn sc10_sc34_sc35_sc36_sc52_only_get_list_create_update_delete_of_leases_are_used() {
     let world = World::start();
     let flags = ["--release-member-on-exit"];
     let manager = world.replica("controller-manager", "cm-0", &flags);

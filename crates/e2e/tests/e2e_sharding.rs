@@ -47,7 +47,7 @@ fn release(fleet: &Fleet, name: &str) -> Value {
 }
 
 #[test]
-fn case_401_every_shard_has_its_owner_and_nobody_looks_away_unseen() {
+fn case_401_sc11_i12_every_shard_has_its_owner_and_nobody_looks_away_unseen() {
     let folder = tempfile::tempdir().unwrap();
     // convoy fetches from no loopback address.
     if let Err(error) = GitServer::start(folder.path()) {
@@ -99,6 +99,19 @@ fn case_401_every_shard_has_its_owner_and_nobody_looks_away_unseen() {
     assert!(message.chars().any(|c| c.is_ascii_digit()), "no age in {message:?}");
     // And given again when one comes back.
     fleet.add(Part::ControllerManager, "cm-9").unwrap();
+    let back = wait(patience, || (condition(&release(&fleet, "often"), "Ready").0 == "True").then_some(()));
+    assert!(back.is_some(), "still {}", release(&fleet, "often")["status"]);
+    let often = release(&fleet, "often");
+    let of = |part: &str| often["status"][part]["replica"].as_str().unwrap_or_default().to_owned();
+    assert!(of("controller") == "cm-9" && of("observer").starts_with("obs-"), "{often}");
+
+    // The same with all observers: how the objects are is not known.
+    fleet.replicas.retain(|replica| replica.part == Part::ControllerManager);
+    let said = wait(Duration::from_secs(120), || {
+        (condition(&release(&fleet, "often"), "Ready") == ("Unknown", "ObserverMissing")).then_some(())
+    });
+    assert!(said.is_some(), "still {}", release(&fleet, "often")["status"]);
+    fleet.add(Part::Observer, "obs-9").unwrap();
     let back = wait(patience, || (condition(&release(&fleet, "often"), "Ready").0 == "True").then_some(()));
     assert!(back.is_some(), "still {}", release(&fleet, "often")["status"]);
 }
