@@ -13,14 +13,21 @@
 //!   faster: a process that starts, stops, dies, hangs or wakes, is cut off or connected again, a clock that
 //!   is set, a lease changed by hand. (A replica that joins while another's lease runs out has to see that
 //!   lease unchanged for a whole duration itself.) A lease that was deleted adds one duration: whoever makes
-//!   it anew waits for a holder that may not know yet. Nothing is counted while the API server is in trouble;
+//!   it anew waits for a holder that may not know yet. A lease that is stored although nobody waits for the
+//!   answer any more (the request was under way for long, and its sender gave it up or is dead), and the
+//!   member lease of a replica whose requests arrive but whose answers are lost, are disruptions too, at
+//!   the time when they are stored: until then nobody can see that something is wrong. A shard's lease that
+//!   such a replica acquires is none. Nothing is counted while the API server is in trouble;
 //!   while no replica is healthy (runs, is connected, has a token, and clocks within the rates); while
 //!   replicas run with other `--shards` or `--lease-duration`, and 70 s after (their leases have to end, and
 //!   who waited for that announces itself anew); and while there are forged member leases, or
 //!   leases that were given a longer duration: they count as live for as long as they say.
 //! - **I5** The API server takes no status or inventory of an older epoch than it took before for the same
 //!   shard, and terms that write to a target come in the order of their epochs; both from the last
-//!   restore on, which takes epochs back, too.
+//!   restore on, which takes epochs back, too. Targets were not restored, and a term that began before the
+//!   restore in an epoch that the restored lease does not have goes on until it hears of it (or ends by
+//!   I6): its epoch counts for nothing, because the restored leases count up to it, and past it, once more.
+//!   That its writes have ended before others begin is I1's matter, which goes on across a restore.
 //! - **I6** No mutating request is sent later than `hold_until` (by the sender's clocks, which is tested in
 //!   true time with its rate) after the sender's lease was last stored. None begins after `write_until`; one
 //!   that began before and then hung (its process was stopped) may go out until `hold_until`.
@@ -96,6 +103,10 @@ pub(crate) struct Checker {
     next_open: u64,
     lines: [BTreeMap<usize, Line>; 2],
     reported: BTreeMap<(usize, u32, u32), u64>,
+    /// When the lease that a term stands on was first stored.
+    began: BTreeMap<Term, Nanos>,
+    /// When the last restore was, and what epochs the leases had after it, by kind and shard.
+    restored: Option<(Nanos, [BTreeMap<u32, u64>; 2])>,
     /// When the lease of a process's shard was last stored by it.
     pub(crate) stored: BTreeMap<(u64, u32), Nanos>,
     /// When each shard was last owned, by kind and shard.
@@ -146,9 +157,10 @@ impl Checker {
     fn check_line(&mut self, write: &Write, sender: &Known, now: Nanos) {
         let term = write.term;
         let kind = index_of(sender.kind);
+        let was_taken_back = self.was_taken_back(term, kind);
         let line = self.lines[kind].entry(write.cluster).or_default();
         let mut failures = Vec::new();
-        if write.is_to_target {
+        if write.is_to_target && !was_taken_back {
             let highest = line.epochs.entry(term.shard).or_default();
             if *highest > term.epoch {
                 failures.push((
@@ -231,8 +243,23 @@ impl Checker {
         }
     }
 
+    /// A lease with a holder was stored.
+    pub(crate) fn lease_stored(&mut self, pid: u64, shard: u32, epoch: u64, now: Nanos) {
+        self.stored.insert((pid, shard), now);
+        self.began.entry(Term { pid, shard, epoch }).or_insert(now);
+    }
+
+    /// Whether a term began before the last restore, in an epoch that the restored leases do not know.
+    fn was_taken_back(&self, term: Term, kind: usize) -> bool {
+        self.restored.as_ref().is_some_and(|(at, epochs)| {
+            self.began.get(&term).is_some_and(|began| began <= at)
+                && epochs[kind].get(&term.shard).is_none_or(|epoch| *epoch < term.epoch)
+        })
+    }
+
     /// The API server was brought back to an earlier state: epochs count from what it has now.
-    pub(crate) fn restored(&mut self) {
+    pub(crate) fn restored(&mut self, epochs: [BTreeMap<u32, u64>; 2], now: Nanos) {
+        self.restored = Some((now, epochs));
         self.reported.clear();
         for line in self.lines.iter_mut().flat_map(BTreeMap::values_mut) {
             line.epochs.clear();

@@ -112,7 +112,7 @@ impl World {
             25 => {
                 let minutes = usize::try_from(self.rng.between(1, 10)).unwrap_or(1);
                 if self.hub.restore(minutes) {
-                    self.check.restored();
+                    self.check.restored(self.hub.epochs(), now);
                     self.break_all_watches();
                     self.disrupt_all(now);
                     self.trace(now, None, || format!("the API server is as it was {minutes} minutes ago"));

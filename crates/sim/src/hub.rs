@@ -230,6 +230,18 @@ impl Hub {
         }
     }
 
+    /// The epochs that the shards' leases have, by kind and shard.
+    pub(crate) fn epochs(&self) -> [BTreeMap<u32, u64>; 2] {
+        [0, 1].map(|index: usize| {
+            let leases = self.leases[index].iter();
+            let of_shards = leases.filter_map(|(key, stored)| match key {
+                LeaseKey::Shard(shard) => Some((*shard, stored.lease.transitions)),
+                LeaseKey::Member(_) => None,
+            });
+            of_shards.collect()
+        })
+    }
+
     /// The Releases that carry the label of a shard.
     pub(crate) fn list_shard(&self, shard: u32) -> Vec<Arc<Release>> {
         self.releases.values().filter(|release| release.label == Some(shard)).cloned().collect()

@@ -194,8 +194,13 @@ impl World {
         let now = sim.now.get();
         let Flight { wire, op, write, slot } = *flight;
         let is_target = matches!(op, Op::Target { .. });
-        let answer =
-            if is_target { self.target_answer(&wire, op, now) } else { self.hub_answer(sim, &wire, op, now) };
+        // Else whoever sent it gave it up, or is dead.
+        let is_waited_for = Arc::strong_count(&slot) > 1;
+        let answer = if is_target {
+            self.target_answer(&wire, op, now)
+        } else {
+            self.hub_answer(sim, &wire, op, is_waited_for, now)
+        };
         let node = &self.nodes[wire.node];
         let is_cut = if is_target { node.targets_cut } else { node.hub_cut_in };
         let trouble = if is_target { self.target_trouble } else { self.hub_trouble };
@@ -223,7 +228,7 @@ impl World {
         Answer::Http(answer)
     }
 
-    fn hub_answer(&mut self, sim: &Arc<Sim>, wire: &Wire, op: Op, now: u64) -> Answer {
+    fn hub_answer(&mut self, sim: &Arc<Sim>, wire: &Wire, op: Op, is_waited_for: bool, now: u64) -> Answer {
         let trouble = self.hub_trouble;
         let is_write = matches!(op, Op::WriteLease { .. } | Op::Report { .. });
         if self.nodes[wire.node].is_token_expired
@@ -244,7 +249,9 @@ impl World {
                 let (version, leases) = self.hub.list(wire.kind, lag, now);
                 Answer::Leases(version, leases)
             }
-            Op::WriteLease { op, lease } => Answer::Lease(self.write_lease(wire, op, &lease, now)),
+            Op::WriteLease { op, lease } => {
+                Answer::Lease(self.write_lease(wire, op, &lease, is_waited_for, now))
+            }
             Op::ListShard { shard } => {
                 self.watch(wire.pid, shard);
                 Answer::Releases(self.hub.list_shard(shard))

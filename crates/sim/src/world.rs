@@ -205,6 +205,7 @@ impl World {
         wire: &Wire,
         op: WriteOp,
         lease: &Lease,
+        is_waited_for: bool,
         now: Nanos,
     ) -> Result<Written, WriteError> {
         let stored = self.hub.leases[index_of(wire.kind)].get(&lease.key).cloned();
@@ -220,12 +221,16 @@ impl World {
             )
         });
         outcome.as_ref().map_err(|error| *error)?;
+        let is_member = matches!(lease.key, LeaseKey::Member(_));
+        if !is_waited_for || self.nodes[wire.node].hub_cut_in && is_member {
+            self.check.disrupted(wire.kind, now);
+        }
         if let LeaseKey::Shard(shard) = lease.key {
             if op == WriteOp::Create {
                 self.check.created[index_of(wire.kind)].insert(shard, now);
             }
             if lease.holder.is_some() {
-                self.check.stored.insert((wire.pid, shard), now);
+                self.check.lease_stored(wire.pid, shard, lease.transitions, now);
             } else {
                 self.check.released(wire.pid, shard, now);
             }

@@ -77,7 +77,7 @@ impl Protocol {
 
     /// Announces this replica, then decides by a read that was sent after it whether to act.
     pub(super) fn join(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if !self.has_listed || self.meets_foreign(now, actions) {
+        if self.heard.is_none() || self.meets_foreign(now, actions) {
             return;
         }
         if !self.was_member && self.has_unannounced_holder(now) {
@@ -194,17 +194,27 @@ impl Protocol {
                 self.announced = None;
                 self.disagreement = Some(message.clone());
                 self.lose_all(&LostBecause::Disagreement, actions);
-                // Not all of those that saw each other try again together, nor the same ones each time.
-                self.withdrawals = self.withdrawals.wrapping_add(1);
-                let chosen = self.settings.boot_id.bytes().chain(self.withdrawals.to_le_bytes());
-                let spread = crate::fnv1a(chosen) % 8;
-                self.announce_at = now.monotonic + self.settings.observe_interval * (2 + spread);
+                self.announce_at = now.monotonic + self.pause_after_withdrawal();
                 actions.push(Action::Note(Note::Disagreement { replica, message, is_waiting: true }));
                 if self.may_write(&self.own_key(), now) {
                     self.write_own(MemberState::Waiting, Purpose::Announce, now, actions);
                 }
             }
         }
+    }
+
+    /// Not all of those that saw each other try again together, nor the same ones each time. Two meet only
+    /// when the one announces itself before the other's announcement could be read, so moments that are
+    /// close together do. None waits for longer than the lease of a dead peer lasts: leases that a backup
+    /// brought back then cost no more time than a peer that died (I2).
+    fn pause_after_withdrawal(&mut self) -> Duration {
+        self.withdrawals = self.withdrawals.wrapping_add(1);
+        let chosen = self.settings.boot_id.bytes().chain(self.withdrawals.to_le_bytes());
+        let observe = self.settings.observe_interval;
+        let most = (observe * 9).min(self.settings.lease_duration).max(observe * 3);
+        let least = observe * 2;
+        // In 64ths.
+        least + (most - least) * (crate::fnv1a(chosen) % 64) / 64
     }
 
     /// The members whose lease has not ended, others' only.

@@ -17,6 +17,8 @@
 //!   not released either, or the next holder would not know that it has to wait.
 //! - A shard that is being handed over is handed over: the release may have been stored although its answer
 //!   was lost. When the shard is wanted again it is acquired anew (I1, I7).
+//! - A shard is acquired only by who has just heard from the API server: else the shard would be blocked for a
+//!   whole duration for somebody who does not learn that it has it (I2).
 //! - Every acquisition raises `leaseTransitions`, above all that was seen there before: the epoch (I5).
 //! - Every update and deletion names the version that was read (I10).
 //! - A process whose member lease is written by another process with the same id ends (I8).

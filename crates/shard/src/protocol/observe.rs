@@ -20,7 +20,6 @@ impl Protocol {
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
-        self.has_listed = true;
         if !is_consistent && version < self.list_version {
             // From a server whose cache lags: what it does not have may be newer than it.
             return;

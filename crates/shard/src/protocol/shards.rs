@@ -81,9 +81,16 @@ impl Protocol {
         }
     }
 
+    /// Whether an answer came within the observe interval, so that the answer to an acquisition will probably
+    /// come too. A replica whose requests arrive but whose answers are lost would keep others for a whole
+    /// duration from a shard that it never learns to be its own.
+    fn hears(&self, now: Moment) -> bool {
+        self.heard.is_some_and(|heard| now.monotonic.saturating_sub(heard) <= self.settings.observe_interval)
+    }
+
     fn acquire(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
         let key = LeaseKey::Shard(shard);
-        if !self.has_listed || !self.may_write(&key, now) {
+        if !self.hears(now) || !self.may_write(&key, now) {
             return;
         }
         let how = match self.seen.get(&key) {

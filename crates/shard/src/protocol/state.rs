@@ -83,8 +83,8 @@ pub struct Protocol {
     /// On the monotonic clock: the last step.
     pub(super) stepped: Duration,
     pub(super) seen: BTreeMap<LeaseKey, Seen>,
-    /// Whether the leases were read at least once.
-    pub(super) has_listed: bool,
+    /// On the monotonic clock: when the last answer to a read came.
+    pub(super) heard: Option<Duration>,
     pub(super) is_listing: bool,
     pub(super) has_failed_to_list: bool,
     /// A read that is wanted at once; whether a cache's answer will not do.
@@ -136,7 +136,7 @@ impl Protocol {
             phase: Phase::Joining,
             stepped: now.monotonic,
             seen: BTreeMap::new(),
-            has_listed: false,
+            heard: None,
             is_listing: false,
             has_failed_to_list: false,
             wants_list: Some(true),
@@ -184,6 +184,7 @@ impl Protocol {
             Event::Listed { sent, is_consistent, version, leases } => {
                 self.is_listing = false;
                 self.has_failed_to_list = false;
+                self.heard = Some(now.monotonic);
                 self.take_in_list(sent, is_consistent, version, leases, now, &mut actions);
             }
             Event::ListFailed => {
@@ -318,7 +319,7 @@ impl Protocol {
         if self.has_failed_to_list && now.monotonic < self.next_list {
             return;
         }
-        let is_consistent = self.wants_list.take().unwrap_or(false) || !self.has_listed;
+        let is_consistent = self.wants_list.take().unwrap_or(false) || self.heard.is_none();
         self.is_listing = true;
         self.next_list = now.monotonic + self.settings.observe_interval;
         actions.push(Action::List { is_consistent });

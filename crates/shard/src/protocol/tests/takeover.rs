@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, ms, s};
-use crate::Acquired;
-use crate::Note;
+use crate::{Acquired, LeaseKey, Note};
 
 /// Over deaths in each phase of an interval, in steps of 170 ms, and starts of the replicas at various
 /// distances: the longest time that a shard had no owner, its mean, and the longest time until all shards,
@@ -83,4 +82,67 @@ fn i2_no_shard_is_without_an_owner_for_longer_than_forty_seconds_through_a_rolli
     world.assert_covered();
     println!("longest gap in a rolling restart: {:?}", world.checks.longest_gap);
     assert!(world.checks.longest_gap <= s(34), "{:?}", world.checks.longest_gap);
+}
+
+/// `i2`: whoever hears no answers would block a shard for a whole duration without learning that it has it.
+#[test]
+fn i2_a_replica_whose_answers_are_lost_acquires_nothing() {
+    for phase in 0..20 {
+        let mut world = World::at_rest(3, 6);
+        world.run_for(ms(500) * phase);
+        world.kill(2);
+        world.run_for(s(17));
+        world.replicas[1].network.loses_answers = true;
+        let lost_from = world.now;
+        world.run_for(s(12));
+        let held: Vec<u32> = world.replicas[1].protocol.held().keys().copied().collect();
+        world.run_for(s(9));
+        for shard in 0..6 {
+            let holder = world.shard_lease(shard).holder.clone();
+            assert!(
+                holder.as_deref() != Some("r-1") || held.contains(&shard),
+                "{phase}: shard {shard} was acquired {:#?}",
+                world.summary()
+            );
+        }
+        // Its member lease may be renewed once more, and ends a duration after a peer saw that.
+        world.run_until_that(lost_from + s(43) - world.now, World::is_covered);
+    }
+}
+
+/// `i2`: a backup brings back the leases of replicas with other settings that are long gone.
+#[test]
+fn i2_leases_of_the_dead_with_other_settings_delay_no_longer_than_a_takeover() {
+    for dead in 0..12 {
+        let mut world = World::new();
+        for _ in 0..dead {
+            // What is started next has another boot id, and so another time to wait.
+            let index = world.start(World::settings("a", 2));
+            world.kill(index);
+        }
+        world.run_for(s(1));
+        let mut settings = World::settings("a", 2);
+        settings.observe_interval = s(5);
+        let index = world.start(settings);
+        let other = world.start(World::settings("b", 8));
+        world.kill(other);
+        let backup = {
+            let mut other_world = World::new();
+            other_world.start(World::settings("b", 8));
+            other_world.run_for(s(20));
+            other_world.member("b").unwrap()
+        };
+        world.run_for(s(90));
+        assert_eq!(world.shards_of(index), [0, 1]);
+        world.delete(&LeaseKey::Member("a".into()));
+        for shard in 0..2 {
+            world.edit(&LeaseKey::Shard(shard), |lease| {
+                (lease.holder, lease.boot_id) = (Some("b".to_owned()), backup.boot_id.clone());
+            });
+        }
+        world.make(&backup);
+        let noticed = world.run_until_that(s(10), |world| world.shards_of(index).is_empty());
+        let took = world.run_until_that(s(40) - noticed, |world| world.shards_of(index) == [0, 1]);
+        assert!(took > s(20), "the leases of the dead count: {took:?}");
+    }
 }

@@ -389,6 +389,11 @@ impl World {
         self.store.write(WriteOp::Update, &lease, self.now, &mut self.checks).unwrap();
     }
 
+    /// Makes a lease as a person, or a backup, would.
+    pub(super) fn make(&mut self, lease: &Lease) {
+        self.store.write(WriteOp::Create, lease, self.now, &mut self.checks).unwrap();
+    }
+
     pub(super) fn delete(&mut self, key: &LeaseKey) {
         self.store.remove(key, self.now);
     }
