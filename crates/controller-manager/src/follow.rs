@@ -233,6 +233,7 @@ mod tests {
             repositories: stores.repositories.clone(),
             targets: targets.clone(),
             contacts: contacts.clone(),
+            observers: None,
             store,
             clock,
             prepared: Default::default(),

@@ -26,7 +26,7 @@ pub struct ObserverLeases {
 
 impl ObserverLeases {
     fn gap(&self, shard: u32) -> Option<Duration> {
-        self.leases.unowned_for(shard).filter(|gap| *gap > self.patience)
+        self.leases.missing_for(shard).filter(|gap| *gap > self.patience)
     }
 
     /// What a Release that waits for health is to say when nobody observes it: what was seen last may not

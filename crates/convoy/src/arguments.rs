@@ -209,7 +209,7 @@ pub(crate) struct Shards {
 pub(crate) struct Identity {
     /// The name of this replica, unique among those of its component. Default: the pod's name, else the
     /// host's with a random part.
-    #[arg(long, value_name = "ID", env = "POD_NAME")]
+    #[arg(long, value_parser = dns_label, value_name = "ID", env = "POD_NAME")]
     pub(crate) replica_id: Option<String>,
 }
 
@@ -217,7 +217,7 @@ pub(crate) struct Identity {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Leases {
     /// The namespace of the leases, which must exist. Default: the pod's, else convoy-system.
-    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
+    #[arg(long, value_parser = dns_label, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
     pub(crate) lease_namespace: Option<String>,
     /// How often a replica renews its leases; less than half of --lease-duration.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
@@ -265,7 +265,7 @@ pub(crate) struct ShardsCommand {
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// The namespace of the leases.
-    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "convoy-system")]
+    #[arg(long, value_parser = dns_label, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "convoy-system")]
     pub(crate) lease_namespace: String,
     /// Only the shards of this process; they are shared out independently.
     #[arg(long, value_enum, value_name = "PROCESS")]
@@ -305,6 +305,15 @@ pub(crate) struct Completion {
     /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: Shell,
+}
+
+/// A name that a lease's name or a namespace can hold. An empty one is most often a variable that is not set,
+/// and is not taken for one that was not given.
+fn dns_label(text: &str) -> Result<String, String> {
+    if convoy_shard::is_dns_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it is not a DNS label: use 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends".to_owned())
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn cache_scope(shard_scoped_cache: bool) -> CacheScope {
 }
 
 fn replica_id(identity: &arguments::Identity) -> String {
-    identity.replica_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(own_name)
+    identity.replica_id.clone().unwrap_or_else(own_name)
 }
 
 /// How this process shares its work.

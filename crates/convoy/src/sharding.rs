@@ -175,6 +175,8 @@ mod tests {
             ("--lease-duration 3.5s --lease-renew-interval 1s", "whole seconds"),
             ("--shards 0", "0"),
             ("--shard-assignment ring", "ring"),
+            ("--lease-namespace Foo_", "is not a DNS label"),
+            ("--lease-namespace=", "value is required"),
         ] {
             for command in COMMANDS {
                 let refusal = parse(command, flags).unwrap_err();

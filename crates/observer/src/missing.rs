@@ -25,7 +25,7 @@ impl ControllerLeases {
     }
 
     fn gap(&self, shard: u32) -> Option<Duration> {
-        self.leases.unowned_for(shard).filter(|gap| *gap > self.patience)
+        self.leases.missing_for(shard).filter(|gap| *gap > self.patience)
     }
 
     /// What to say of a Release's controller-manager when there is none.

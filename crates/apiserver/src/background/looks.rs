@@ -22,23 +22,16 @@ pub struct Look {
     pub at: Timestamp,
     /// How often it wants to be looked at.
     pub interval: convoy_api::Duration,
-    /// Whether it says Ready, is worked on, and is there to stay: others are left alone.
+    /// Whether it says Ready and is worked on: others are left alone.
     pub is_vouched_for: bool,
 }
 
 #[derive(Deserialize)]
 struct Head {
-    metadata: Metadata,
     #[serde(default)]
     spec: Spec,
     #[serde(default)]
     status: Status,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    deletion_timestamp: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -66,9 +59,7 @@ impl Look {
             at: controller.last_look_time?.0,
             replica: controller.replica,
             interval: ReleaseSpec { interval: head.spec.interval, ..ReleaseSpec::default() }.interval(),
-            is_vouched_for: is_ready
-                && head.spec.suspend != Some(true)
-                && head.metadata.deletion_timestamp.is_none(),
+            is_vouched_for: is_ready && head.spec.suspend != Some(true),
         })
     }
 
@@ -76,7 +67,7 @@ impl Look {
     pub fn overdue(&self, now: Timestamp) -> String {
         let age = now.duration_since(self.at).as_secs().max(0);
         format!(
-            "no controller-manager looks at this Release: {} did last, {} ago, and the interval is {}; what is on the target may have changed",
+            "no controller-manager looks at this Release: {} did last, {} ago, and the interval is {}; what is on the target may have changed. Start one, with the --shards of the apiserver",
             self.replica,
             convoy_api::Duration::from_secs(age.unsigned_abs()),
             self.interval,
@@ -115,6 +106,11 @@ impl Looks {
         Self { grace: after(now, SLACK), releases: HashMap::new(), heap: BinaryHeap::new() }
     }
 
+    /// The API server hung: meanwhile nobody could say that they looked.
+    pub fn was_away(&mut self, now: Timestamp) {
+        self.grace = self.grace.max(after(now, SLACK));
+    }
+
     /// Takes note of a Release as it is now; `None` when it is gone or was never looked at.
     pub fn observe(&mut self, key: &Arc<str>, look: Option<&Look>, now: Timestamp) {
         let Some(look) = look else {
@@ -147,7 +143,7 @@ impl Looks {
     pub fn next_due(&mut self) -> Option<Timestamp> {
         while let Some(Reverse((due, key))) = self.heap.peek() {
             if self.releases.get(key).and_then(|known| known.due) == Some(*due) {
-                return Some(*due);
+                return Some((*due).max(self.grace));
             }
             self.heap.pop();
         }
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_what_is_suspended_deleted_not_ready_or_never_looked_at_is_left_alone() {
+    fn i12_what_is_suspended_not_ready_or_never_looked_at_is_left_alone() {
         assert!(look(&release(0, "True")).unwrap().is_vouched_for);
         assert!(!look(&release(0, "False")).unwrap().is_vouched_for);
         let mut suspended = release(0, "True");
@@ -222,7 +218,7 @@ mod tests {
         assert!(!look(&suspended).unwrap().is_vouched_for);
         let mut deleted = release(0, "True");
         deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert!(!look(&deleted).unwrap().is_vouched_for);
+        assert!(look(&deleted).unwrap().is_vouched_for, "who deletes it waits for somebody, too");
         let mut unseen = release(0, "True");
         unseen["status"]["controller"].as_object_mut().unwrap().remove("lastLookTime");
         assert_eq!(look(&unseen), None);
@@ -257,6 +253,16 @@ mod tests {
         // A clock that is ahead is no reason to believe longer.
         looks.observe(&key("b"), look(&release(50_000, "True")).as_ref(), at(10_000));
         assert_eq!(looks.take_due(at(10_100), 10), [key("a"), key("b")]);
+    }
+
+    #[test]
+    fn i12_an_api_server_that_hung_gives_time_to_look_first() {
+        let mut looks = Looks::new(at(0));
+        looks.observe(&key("a"), look(&release(0, "True")).as_ref(), at(0));
+        looks.was_away(at(90));
+        assert_eq!(looks.next_due(), Some(at(130)));
+        assert!(looks.take_due(at(129), 10).is_empty());
+        assert_eq!(looks.take_due(at(130), 10), [key("a")]);
     }
 
     #[test]

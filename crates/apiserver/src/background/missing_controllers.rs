@@ -17,8 +17,10 @@ use crate::metrics::Metrics;
 const BATCH: usize = 32;
 /// How long to wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long to sleep at most, because the wall clock may jump.
-const NAP: Duration = Duration::from_secs(30);
+/// How long to sleep at most: the wall clock may jump, and a process that hung finds out by waking late.
+const NAP: Duration = Duration::from_secs(5);
+/// Who wakes later than this hung, and others could not reach it.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Sets Ready to Unknown on Releases that no controller-manager has looked at for longer than their interval
 /// and the time of a takeover: with no live replica, nobody else would take the word back.
@@ -72,6 +74,9 @@ impl MissingControllers {
                 () = self.clock.sleep_until(deadline) => {}
             }
             let now = self.clock.now();
+            if self.clock.monotonic().saturating_sub(deadline) > LATE {
+                looks.was_away(now);
+            }
             let due = looks.take_due(now, BATCH);
             let marks = due.iter().map(|key| self.mark(&releases, looks, key, now));
             let done = futures::future::join_all(marks).await;

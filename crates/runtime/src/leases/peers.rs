@@ -21,6 +21,8 @@ pub struct PeerLeases {
 struct Inner {
     first: Option<Moment>,
     last: Moment,
+    /// The first list after a time without one, in which nobody could renew either.
+    resumed: Moment,
     seen: BTreeMap<u32, Seen>,
 }
 
@@ -55,6 +57,13 @@ impl PeerLeases {
         self.inner.lock().unowned_for(shard)
     }
 
+    /// Like [`PeerLeases::unowned_for`], without the time in which the API server could not be read, and
+    /// before: then a holder could not renew either, and has yet to be given the time to.
+    pub fn missing_for(&self, shard: u32) -> Option<Duration> {
+        let inner = self.inner.lock();
+        Some(inner.unowned_for(shard)?.min(inner.last.shortest_since(&inner.resumed)))
+    }
+
     /// The live holder of the shard's lease.
     pub fn holder(&self, shard: u32) -> Option<String> {
         let inner = self.inner.lock();
@@ -79,6 +88,9 @@ impl PeerLeases {
         now: Moment,
     ) {
         let mut inner = self.inner.lock();
+        if inner.first.is_none() || now.shortest_since(&inner.last) > least {
+            inner.resumed = now;
+        }
         inner.first.get_or_insert(now);
         inner.last = now;
         let mut listed = std::collections::BTreeSet::new();
@@ -158,9 +170,16 @@ mod tests {
         look(&[lease(1, 2, None)], 140);
         look(&[lease(1, 2, None)], 143);
         assert_eq!(gaps(0), 3);
+        // An API server that could not be read for longer than leases last: nobody could renew.
+        let missing = |shard| peers.missing_for(shard).unwrap().as_secs();
+        assert_eq!((missing(0), missing(1)), (3, 43));
+        look(&[lease(1, 2, None)], 143 + 31);
+        assert_eq!((gaps(1), missing(0), missing(1)), (74, 0, 0));
+        look(&[lease(1, 2, None)], 143 + 33);
+        assert_eq!((gaps(1), missing(0), missing(1)), (76, 2, 2));
         // A cache that is behind says nothing new.
-        let now = Moment::at(Duration::from_secs(150));
-        look(&[lease(0, 9, Some("cm-1")), lease(1, 2, None)], 144);
+        let now = Moment::at(Duration::from_secs(190));
+        look(&[lease(0, 9, Some("cm-1")), lease(1, 2, None)], 180);
         peers.take_in([lease(0, 3, Some("cm-0"))].iter(), 4, false, Duration::from_secs(30), now);
         assert_eq!(peers.holder(0).as_deref(), Some("cm-1"));
     }
