@@ -1,7 +1,13 @@
 //! Many Clusters and Releases on three replicas as processes: labels, restarts with the same ids, and what
 //! is said when nobody looks any more.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, and look at the clock"
+)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
