@@ -226,7 +226,7 @@ pub(crate) struct Leases {
     /// without an owner. Whole seconds.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) lease_duration: convoy_api::Duration,
-    /// How often leases are read between renewals. Default: 2s, or 1s with --release-member-on-exit.
+    /// How often leases are read between renewals. Default: 2s, or 500ms with --release-member-on-exit.
     #[arg(long, value_name = "DURATION")]
     pub(crate) lease_observe_interval: Option<convoy_api::Duration>,
     /// When this replica stops, let the others take its shards at once, instead of after --lease-duration.

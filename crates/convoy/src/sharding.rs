@@ -161,7 +161,7 @@ mod tests {
             assert_eq!(settings.shards.get(), 7);
         }
         let (settings, _) = parse("observer", "--release-member-on-exit").unwrap();
-        assert_eq!(settings.observe_interval, Duration::from_secs(1));
+        assert_eq!(settings.observe_interval, Duration::from_millis(500));
     }
 
     #[test]

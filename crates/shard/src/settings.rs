@@ -13,7 +13,7 @@ pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(30);
 pub const DEFAULT_OBSERVE_INTERVAL: Duration = Duration::from_secs(2);
 /// `--lease-observe-interval` when it is not given, with `--release-member-on-exit`: peers that hand over
 /// at once are looked for more often.
-pub const DEFAULT_OBSERVE_INTERVAL_WITH_RELEASE: Duration = Duration::from_secs(1);
+pub const DEFAULT_OBSERVE_INTERVAL_WITH_RELEASE: Duration = Duration::from_millis(500);
 
 /// The longest `--replica-id`: the name of a lease is at most 253 bytes (a DNS subdomain), an id is a
 /// DNS label of at most 63 (`k8s.io/apimachinery/pkg/util/validation`, `IsDNS1123Label`).
