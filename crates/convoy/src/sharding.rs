@@ -176,7 +176,7 @@ mod tests {
             ("--shards 0", "0"),
             ("--shard-assignment ring", "ring"),
             ("--lease-namespace Foo_", "is not a DNS label"),
-            ("--lease-namespace=", "value is required"),
+            ("--lease-namespace=", "is not a DNS label"),
         ] {
             for command in COMMANDS {
                 let refusal = parse(command, flags).unwrap_err();
