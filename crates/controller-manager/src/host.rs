@@ -5,10 +5,10 @@ use std::fmt;
 
 use convoy_api::{Cluster, Kind, Release, ReleaseInventory, field_manager, label};
 use convoy_apply::NotOwner;
-use convoy_runtime::{HostWriteError, HostWriter, Shards, StoreKey};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use convoy_runtime::{HostWriteError, HostWriter, Shards, StoreKey, resource_of};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde::de::DeserializeOwned;
 
 /// A write or read of a host object that failed.
@@ -61,13 +61,7 @@ impl Host {
     }
 
     fn api<K: Kind>(&self, namespace: &str) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: K::GROUP.to_owned(),
-            version: K::VERSION.to_owned(),
-            api_version: K::API_VERSION.to_owned(),
-            kind: K::KIND.to_owned(),
-            plural: K::URL_PATH_SEGMENT.to_owned(),
-        };
+        let resource = resource_of::<K>();
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
@@ -98,6 +92,14 @@ impl Host {
     /// Whether a Cluster exists now.
     pub(crate) async fn has_cluster(&self, key: &StoreKey) -> Result<bool, HostError> {
         Ok(self.get::<Cluster>(key).await?.is_some())
+    }
+
+    /// Whether a namespace is being deleted, and with it all that is in it.
+    pub(crate) async fn is_namespace_ending(&self, namespace: &str) -> Result<bool, HostError> {
+        let key = StoreKey::new("", namespace);
+        let found = Api::<Namespace>::all(self.client.clone()).get_opt(namespace).await;
+        let found = found.map_err(Self::failed("Namespace", &key))?;
+        Ok(found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()))
     }
 
     /// The names of all inventories of a Release that there are now, whosever shard they are in.

@@ -345,10 +345,13 @@ fn nothing_is_orphaned_in_silence_when_the_control_planes_namespace_is_deleted()
     stage.host.ok(&["delete", "namespace", "team", "--wait=false"]);
     // With its Cluster gone, the Release may not be able to remove its objects; then it stays and says so.
     until("the objects are gone, or the Release says what is left", || {
+        let is_gone = target.object(&deployment).is_none();
         let release = stage.host.object(&["release", "web", "-n", "team"]);
         match release {
-            // When its Cluster went first, the deletion ends, and an event and the log say what may remain.
-            None => Some(()),
+            None => {
+                assert!(is_gone, "the Release is gone and its objects are not");
+                Some(())
+            }
             Some(release) => {
                 let message = condition(&release, "Ready")?["message"].to_string();
                 (message.contains("objects are still on the Cluster c")).then_some(())

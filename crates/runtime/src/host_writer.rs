@@ -12,7 +12,7 @@ use kube::api::{
 use kube::core::Status;
 use serde_json::{Map, Value, json};
 
-use crate::{Shards, StoreKey, store_key};
+use crate::{Shards, StoreKey, resource_of, store_key};
 
 /// A write to convoy's own API server that failed, or that was not made.
 #[derive(Debug, thiserror::Error)]
@@ -118,13 +118,7 @@ impl HostWriter {
     }
 
     fn api<K: Kind>(&self, namespace: &str) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: K::GROUP.to_owned(),
-            version: K::VERSION.to_owned(),
-            api_version: K::API_VERSION.to_owned(),
-            kind: K::KIND.to_owned(),
-            plural: K::URL_PATH_SEGMENT.to_owned(),
-        };
+        let resource = resource_of::<K>();
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 

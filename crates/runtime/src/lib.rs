@@ -48,7 +48,7 @@ pub use shard_caches::{CacheScope, ShardCaches};
 pub use sharded::Sharded;
 pub use shards::{OwnedShards, Shards};
 pub use shutdown::Shutdown;
-pub use store::{Cause, Change, Store, StoreKey, StoreOptions, store_key, watch_into};
+pub use store::{Cause, Change, Store, StoreKey, StoreOptions, resource_of, store_key, watch_into};
 pub use supervisor::{Supervisor, TaskError};
 pub use telemetry::{LogFormat, TelemetryError, init_telemetry};
 pub use tls::install_tls_provider;

@@ -349,7 +349,8 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
 pub(crate) const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
-pub(crate) fn resource_of<K: Kind>() -> ApiResource {
+/// How a client names convoy's kind `K`.
+pub fn resource_of<K: Kind>() -> ApiResource {
     ApiResource {
         group: K::GROUP.to_owned(),
         version: K::VERSION.to_owned(),

@@ -39,10 +39,7 @@ pub(crate) struct Arguments {
 /// Delivers the Releases, then measures fresh replicas that have looked at all of their own.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = match &arguments.convoy {
-        Some(convoy) => convoy.clone(),
-        None => ha_rounds::build(&target, arguments.release)?,
-    };
+    let convoy = ha_rounds::program(arguments.convoy.as_deref(), &target, arguments.release)?;
     let folder = target.join("cache-memory").join(std::process::id().to_string());
     let options = FleetOptions {
         convoy,

@@ -41,10 +41,7 @@ pub(crate) struct Arguments {
 /// Runs it; what does not hold is a failure, and leaves all logs where they are.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = match &arguments.convoy {
-        Some(convoy) => convoy.clone(),
-        None => ha_rounds::build(&target, arguments.release)?,
-    };
+    let convoy = ha_rounds::program(arguments.convoy.as_deref(), &target, arguments.release)?;
     let folder = target.join("dead-clusters").join(std::process::id().to_string());
     println!(
         "{} targets live, {} die, {} Releases, logs in {}",

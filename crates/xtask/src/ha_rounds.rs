@@ -2,7 +2,7 @@
 //! changing Releases; faults, round by round; and what the leases and the audit logs say of each.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -84,10 +84,7 @@ impl From<Name> for Fault {
 /// Runs the rounds; a violation of what has to hold is a failure, and leaves all logs where they are.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = match &arguments.convoy {
-        Some(convoy) => convoy.clone(),
-        None => build(&target, arguments.release)?,
-    };
+    let convoy = program(arguments.convoy.as_deref(), &target, arguments.release)?;
     let folder = target.join("ha-rounds").join(std::process::id().to_string());
     let options = options(arguments, convoy, folder.clone());
     let faults: Vec<&str> = options.faults.iter().map(|fault| fault.as_str()).collect();
@@ -107,7 +104,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
 }
 
-pub(crate) fn build(target: &std::path::Path, is_optimised: bool) -> anyhow::Result<PathBuf> {
+/// The convoy program that was named, else the one that is built now.
+pub(crate) fn program(given: Option<&Path>, target: &Path, is_optimised: bool) -> anyhow::Result<PathBuf> {
+    given.map_or_else(|| build(target, is_optimised), |given| Ok(given.to_owned()))
+}
+
+fn build(target: &Path, is_optimised: bool) -> anyhow::Result<PathBuf> {
     let mut command = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"));
     command.args(["build", "--quiet", "--package", "convoy", "--bins"]).current_dir(workspace::root());
     if is_optimised {

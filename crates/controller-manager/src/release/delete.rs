@@ -83,6 +83,16 @@ impl Releases {
             let cluster_exists = self.clusters.get(&cluster_key).is_some();
             // Not by the watch alone: nothing brings an inventory back.
             if !cluster_exists && !self.host.has_cluster(&cluster_key).await? {
+                // A Cluster that somebody deleted says that its objects are let go. One that goes with the whole
+                // namespace says nothing.
+                if self.host.is_namespace_ending(&cluster_key.namespace).await? {
+                    let message = format!(
+                        "{} objects are still on the Cluster {cluster}, which went with the namespace; remove them there, \
+                         then let go of them: set spec.apply.deletionPolicy to Orphan",
+                        before.len()
+                    );
+                    return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
+                }
                 self.leave_behind(release, &mut inventory, cluster, ownership).await?;
                 return Ok(None);
             }
