@@ -22,8 +22,12 @@
 //!   replicas run with other `--shards` or `--lease-duration`, and 70 s after (their leases have to end, and
 //!   who waited for that announces itself anew); and while there are forged member leases, or
 //!   leases that were given a longer duration: they count as live for as long as they say.
-//! - **I5** The API server takes no status or inventory of an older epoch than it took before for the same
-//!   shard, and terms that write to a target come in the order of their epochs; both from the last
+//! - **I5** The API server takes no status of an older epoch than a status that it took before for the same
+//!   shard, and so for inventories (they are objects of their own: a status that was under way for long may
+//!   come after the successor's first inventory, and before its first status). A report for another shard,
+//!   as by replicas that were started with another `--shards`, begins a new comparison. In runs that have
+//!   such replicas, a shard's lease that was deleted by hand and is made anew counts from the start: those
+//!   who knew its epoch, and the statuses that told it, may be of the other settings. And terms that write to a target come in the order of their epochs; both from the last
 //!   restore on, which takes epochs back, too. Targets were not restored, and a term that began before the
 //!   restore in an epoch that the restored lease does not have goes on until it hears of it (or ends by
 //!   I6): its epoch counts for nothing, because the restored leases count up to it, and past it, once more.
@@ -102,7 +106,8 @@ pub(crate) struct Checker {
     open: BTreeMap<u64, Open>,
     next_open: u64,
     lines: [BTreeMap<usize, Line>; 2],
-    reported: BTreeMap<(usize, u32, u32), u64>,
+    /// The last writer by kind, Release, and whether it is the inventory.
+    reported: BTreeMap<(usize, u32, bool), Writer>,
     /// When the lease that a term stands on was first stored.
     began: BTreeMap<Term, Nanos>,
     /// When the last restore was, and what epochs the leases had after it, by kind and shard.
@@ -232,14 +237,19 @@ impl Checker {
     }
 
     /// The API server took a status or an inventory.
-    pub(crate) fn report_taken(&mut self, kind: ProcessKind, key: u32, writer: Writer, now: Nanos) {
-        let highest = self.reported.entry((index_of(kind), key, writer.shard)).or_default();
-        if *highest > writer.epoch {
+    pub(crate) fn report_taken(
+        &mut self,
+        kind: ProcessKind,
+        key: u32,
+        is_inventory: bool,
+        writer: Writer,
+        now: Nanos,
+    ) {
+        let last = self.reported.insert((index_of(kind), key, is_inventory), writer);
+        if let Some(last) = last.filter(|last| last.shard == writer.shard && last.epoch > writer.epoch) {
             let message =
-                format!("release {key}: a report of epoch {} was taken after one of {highest}", writer.epoch);
+                format!("release {key}: a report of {writer:?} was taken after one of epoch {}", last.epoch);
             self.fail(now, "I5", message);
-        } else {
-            *highest = writer.epoch;
         }
     }
 
@@ -247,6 +257,14 @@ impl Checker {
     pub(crate) fn lease_stored(&mut self, pid: u64, shard: u32, epoch: u64, now: Nanos) {
         self.stored.insert((pid, shard), now);
         self.began.entry(Term { pid, shard, epoch }).or_insert(now);
+    }
+
+    /// Everybody who knew the epochs of a shard may be gone.
+    pub(crate) fn counts_anew(&mut self, kind: ProcessKind, shard: u32) {
+        self.reported.retain(|(of_kind, ..), writer| *of_kind != index_of(kind) || writer.shard != shard);
+        for line in self.lines[index_of(kind)].values_mut() {
+            line.epochs.remove(&shard);
+        }
     }
 
     /// Whether a term began before the last restore, in an epoch that the restored leases do not know.

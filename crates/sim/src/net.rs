@@ -257,6 +257,7 @@ impl World {
                 Answer::Releases(self.hub.list_shard(shard))
             }
             Op::Report { key, writer, report } => {
+                let is_inventory = matches!(report, Report::Inventory { .. });
                 let answer = self.hub.report(wire.kind, key, writer, report);
                 self.trace(now, Some(wire.node), || {
                     let outcome = match &answer {
@@ -269,7 +270,7 @@ impl World {
                     )
                 });
                 if let Ok(release) = &answer {
-                    self.check.report_taken(wire.kind, key, writer, now);
+                    self.check.report_taken(wire.kind, key, is_inventory, writer, now);
                     self.tell_watchers(sim, &Arc::clone(release), None);
                 }
                 Answer::Reported(answer)

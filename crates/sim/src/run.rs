@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::schedule::{Due, Schedule};
 use crate::stats::Stats;
 use crate::time::{MS, Nanos, NodeClock, Now, SEC};
-use crate::world::{Event, Node, Sim, Trouble, Watching, World};
+use crate::world::{Event, Node, Sim, Trouble, Watching, World, boot_id};
 
 /// How long a process that was told to stop may take.
 const GRACE: Nanos = 30 * SEC;
@@ -361,7 +361,7 @@ impl Runner {
             world.nodes[node].id = format!("{letter}-{id}");
         }
         let at = &world.nodes[node];
-        let mut settings = Settings::new(at.kind, at.id.clone(), format!("boot-{pid}"));
+        let mut settings = Settings::new(at.kind, at.id.clone(), boot_id(pid));
         settings.shards = at.other_shards.unwrap_or(world.plan.shards);
         settings.assignment = world.plan.assignment;
         settings.release_member_on_exit = world.plan.leaves_on_exit;

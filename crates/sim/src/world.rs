@@ -19,6 +19,11 @@ use crate::stats::Stats;
 use crate::target::Cluster;
 use crate::time::{MS, Nanos, NodeClock, Now, SEC};
 
+/// The boot id of a process.
+pub(crate) fn boot_id(pid: u64) -> String {
+    format!("boot-{pid}")
+}
+
 /// What happens at a time.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -228,6 +233,9 @@ impl World {
         if let LeaseKey::Shard(shard) = lease.key {
             if op == WriteOp::Create {
                 self.check.created[index_of(wire.kind)].insert(shard, now);
+                if self.others_until > 0 {
+                    self.check.counts_anew(wire.kind, shard);
+                }
             }
             if lease.holder.is_some() {
                 self.check.lease_stored(wire.pid, shard, lease.transitions, now);
@@ -242,9 +250,8 @@ impl World {
 
     /// I10.
     fn check_collection(&mut self, wire: &Wire, lease: &Lease, changed: Nanos, now: Nanos) {
-        let process = self.nodes[wire.node].process.as_ref();
-        let is_own =
-            process.is_some_and(|process| lease.key == LeaseKey::Member(process.settings.replica_id.clone()));
+        // Also when the process is gone by now: its last request was under way for long.
+        let is_own = lease.boot_id.as_ref().is_some_and(|boot| *boot == boot_id(wire.pid));
         let silent = now - changed;
         let rate = self.nodes[wire.node].clock.rate();
         let least = 300 * SEC * 1000 / rate;
