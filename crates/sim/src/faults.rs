@@ -13,6 +13,9 @@ use crate::target::Asker;
 use crate::time::{MS, Nanos, SEC};
 use crate::world::{Event, Sim, Trouble, World};
 
+/// The longest lease that a replica of any run has, by the slowest clock.
+const LONGEST_LEASE: Nanos = 76 * SEC;
+
 /// A fault case, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Case(usize);
@@ -113,6 +116,7 @@ impl World {
                 let minutes = usize::try_from(self.rng.between(1, 10)).unwrap_or(1);
                 if self.hub.restore(minutes) {
                     self.check.restored(self.hub.epochs(), now);
+                    self.no_start_until = now + LONGEST_LEASE;
                     self.break_all_watches();
                     self.disrupt_all(now);
                     self.trace(now, None, || format!("the API server is as it was {minutes} minutes ago"));

@@ -33,6 +33,16 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
 }
 
+/// What an inventory knows of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tracked {
+    /// As it was when it was last applied with an answer.
+    pub(crate) applied: Option<Entry>,
+    /// Whether a request that creates it may still be under way: it was sent, or was about to be sent, and
+    /// there was no answer.
+    pub(crate) is_doubtful: bool,
+}
+
 /// What a writer says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writer {
@@ -58,7 +68,7 @@ pub(crate) struct Release {
     pub(crate) controller: Option<Writer>,
     pub(crate) observed: u64,
     pub(crate) observer: Option<Writer>,
-    pub(crate) inventory: BTreeMap<u32, Option<Entry>>,
+    pub(crate) inventory: BTreeMap<u32, Tracked>,
     pub(crate) inventory_version: u64,
     pub(crate) inventory_writer: Option<Writer>,
 }
@@ -83,7 +93,7 @@ impl Release {
 /// What a replica writes about a Release.
 #[derive(Clone, Debug)]
 pub(crate) enum Report {
-    Inventory { replaces: u64, entries: BTreeMap<u32, Option<Entry>> },
+    Inventory { replaces: u64, entries: BTreeMap<u32, Tracked> },
     Delivered(u64),
     Observed(u64),
 }

@@ -35,6 +35,9 @@ pub(crate) struct Process {
     pub(crate) queue: Mutex<Queue<u32>>,
     pub(crate) queue_changed: Notify,
     pub(crate) standing: Mutex<Standing>,
+    /// By Release and object: when this process first knew, by its monotonic clock, that a request that
+    /// creates the object may be under way.
+    pub(crate) doubts: Mutex<BTreeMap<(u32, u32), std::time::Duration>>,
 }
 
 impl std::fmt::Debug for Process {
@@ -66,6 +69,7 @@ impl Process {
             queue: Mutex::new(Queue::new(backoff)),
             queue_changed: Notify::new(),
             standing: Mutex::new(Standing::Joining { message: String::new() }),
+            doubts: Mutex::default(),
         })
     }
 

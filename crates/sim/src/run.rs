@@ -158,6 +158,7 @@ impl Runner {
             hub_trouble: Trouble::default(),
             last_hub_trouble: 0,
             others_until: 0,
+            no_start_until: 0,
             target_trouble: Trouble::default(),
             target_pace,
             hangs_until: 0,
@@ -346,6 +347,10 @@ impl Runner {
         let sim = Arc::clone(&self.sim);
         let now = sim.now.get();
         let mut world = sim.world.lock();
+        if now < world.no_start_until {
+            sim.schedule.event_at(world.no_start_until, Event::Start { node });
+            return;
+        }
         world.nodes[node].is_start_due = false;
         if world.nodes[node].process.is_some() || !world.nodes[node].is_wanted {
             return;

@@ -66,6 +66,12 @@ impl Cluster {
             Method::PATCH => {
                 let revision =
                     body["metadata"]["annotations"][REVISION].as_str().and_then(|text| text.parse().ok());
+                // As kube-apiserver does: who names a uid means that object and no other.
+                let meant = body["metadata"]["uid"].as_str();
+                let uid = self.objects.get(path).map(|object| format!("uid-{}", object.uid));
+                if meant.is_some() && meant != uid.as_deref() {
+                    return status(409, "the object is another, or gone");
+                }
                 self.apply(path, revision.unwrap_or(0), asker)
             }
             Method::DELETE => self.delete(path, &body["preconditions"]),

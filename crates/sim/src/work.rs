@@ -18,7 +18,7 @@ use kube::client::Body;
 use serde_json::json;
 
 use crate::check::{Term, Write};
-use crate::hub::{Entry, NAMESPACE, Refused, Release, Report, Writer, cluster_name};
+use crate::hub::{Entry, NAMESPACE, Refused, Release, Report, Tracked, Writer, cluster_name};
 use crate::net::{Answer, Op, Wire};
 use crate::process::{Process, RESYNC_SECONDS};
 use crate::target::REVISION;
@@ -27,6 +27,11 @@ use crate::target::REVISION;
 const WORKERS: usize = 4;
 /// How many requests of one piece of work are under way at a time.
 const REQUESTS: usize = 2;
+
+/// A request that creates an object reaches the cluster within this time, or never. (A TCP stack may try for
+/// a quarter of an hour; requests of the simulation are under way for a minute at most.) Counted by each
+/// process from when it knew of the doubt: no other clock is trusted.
+const UNDER_WAY: Duration = Duration::from_secs(100);
 
 /// Why a piece of work ended early.
 #[derive(Debug)]
@@ -162,25 +167,36 @@ impl Work {
         let all: BTreeSet<u32> = wanted.iter().copied().chain(entries.keys().copied()).collect();
         let live = self.look(&all).await?;
         let is_right = |object: &u32| match (live.get(object), entries.get(object)) {
-            (Some(live), Some(Some(entry))) => {
+            (Some(live), Some(Tracked { applied: Some(entry), .. })) => {
                 entry.revision == release.revision && entry.resource_version == live.resource_version
             }
             _ => false,
         };
         let to_apply: Vec<u32> = wanted.iter().filter(|object| !is_right(object)).copied().collect();
-        let to_prune: Vec<u32> = entries.keys().filter(|object| !wanted.contains(object)).copied().collect();
+        let settled = self.settled_doubts(&entries);
+        // What is gone and may come back late is looked at again, and kept until then.
+        let to_prune: Vec<u32> = entries
+            .iter()
+            .filter(|(object, _)| !wanted.contains(object))
+            .filter(|(object, tracked)| {
+                live.contains_key(object) || !tracked.is_doubtful || settled.contains(object)
+            })
+            .map(|(object, _)| *object)
+            .collect();
         let mut version = release.inventory_version;
         if !to_apply.is_empty() || !to_prune.is_empty() {
             // Before the first write, the inventory: with the objects, and with the term.
-            let is_news = to_apply.iter().any(|object| !entries.contains_key(object));
-            for object in &to_apply {
-                entries.entry(*object).or_insert(None);
-            }
             let is_other_writer = release.inventory_writer != Some(self.writer());
+            let is_news = self.write_ahead(&to_apply, &live, &mut entries);
             if is_news || is_other_writer {
                 version = self.put_inventory(version, &entries).await?;
             }
-            let outcome = self.write(release, &to_apply, &to_prune, &live, &mut entries).await;
+            let before = &release.inventory;
+            let outcome = self.write(release, &to_apply, &live, before, &mut entries).await;
+            let outcome = match outcome {
+                Ok(()) => self.prune(&to_prune, &live, &settled, &mut entries).await,
+                failed => failed,
+            };
             if matches!(outcome, Err(Stopped::NotOwner)) {
                 return outcome;
             }
@@ -191,6 +207,42 @@ impl Work {
             self.report(Report::Delivered(release.revision)).await?;
         }
         Ok(())
+    }
+
+    /// Objects whose doubts this process has known for so long that nothing is under way any more.
+    fn settled_doubts(&self, entries: &BTreeMap<u32, Tracked>) -> BTreeSet<u32> {
+        let now = self.process.clock.monotonic();
+        let mut doubts = self.process.doubts.lock();
+        doubts.retain(|(key, object), _| {
+            *key != self.key || entries.get(object).is_some_and(|tracked| tracked.is_doubtful)
+        });
+        entries
+            .iter()
+            .filter(|(_, tracked)| tracked.is_doubtful)
+            .filter(|(object, _)| *doubts.entry((self.key, **object)).or_insert(now) + UNDER_WAY <= now)
+            .map(|(object, _)| *object)
+            .collect()
+    }
+
+    /// Enters what is about to be written; answers whether the inventory has to be stored first.
+    fn write_ahead(
+        &self,
+        to_apply: &[u32],
+        live: &BTreeMap<u32, LiveMeta>,
+        entries: &mut BTreeMap<u32, Tracked>,
+    ) -> bool {
+        let mut is_news = false;
+        for object in to_apply {
+            is_news |= !entries.contains_key(object);
+            let tracked = entries.entry(*object).or_default();
+            if !live.contains_key(object) {
+                is_news |= !tracked.is_doubtful;
+                tracked.is_doubtful = true;
+                let now = self.process.clock.monotonic();
+                self.process.doubts.lock().insert((self.key, *object), now);
+            }
+        }
+        is_news
     }
 
     async fn look(&self, objects: &BTreeSet<u32>) -> Result<BTreeMap<u32, LiveMeta>, Stopped> {
@@ -208,23 +260,28 @@ impl Work {
         Ok(live)
     }
 
+    /// Applies; `before` is the inventory as it was before [`Work::write_ahead`].
     async fn write(
         &self,
         release: &Release,
         to_apply: &[u32],
-        to_prune: &[u32],
         live: &BTreeMap<u32, LiveMeta>,
-        entries: &mut BTreeMap<u32, Option<Entry>>,
+        before: &BTreeMap<u32, Tracked>,
+        entries: &mut BTreeMap<u32, Tracked>,
     ) -> Result<(), Stopped> {
         let applies: Vec<_> = to_apply
             .iter()
             .map(|object| async move {
                 let at = self.object_ref(*object);
-                let manifest = json!({
-                    "apiVersion": "v1",
-                    "kind": "ConfigMap",
-                    "metadata": { "name": at.key.name, "annotations": { REVISION: release.revision.to_string() } },
+                let mut metadata = json!({
+                    "name": at.key.name,
+                    "annotations": { REVISION: release.revision.to_string() },
                 });
+                // What is there is changed, and not made anew when it is gone by then.
+                if let Some(seen) = live.get(object) {
+                    metadata["uid"] = json!(seen.uid);
+                }
+                let manifest = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
                 (*object, self.target.apply(&at, &manifest, true).await)
             })
             .collect();
@@ -235,7 +292,9 @@ impl Work {
                 Ok(applied) => {
                     let entry =
                         Entry { resource_version: applied.resource_version, revision: release.revision };
-                    entries.insert(object, Some(entry));
+                    // An answer tells nothing of earlier requests that had none.
+                    let is_doubtful = before.get(&object).is_some_and(|tracked| tracked.is_doubtful);
+                    entries.insert(object, Tracked { applied: Some(entry), is_doubtful });
                 }
                 Err(error) => {
                     failed = Some(error.into());
@@ -243,10 +302,16 @@ impl Work {
                 }
             }
         }
-        drop(applies);
-        if let Some(stopped) = failed {
-            return Err(stopped);
-        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn prune(
+        &self,
+        to_prune: &[u32],
+        live: &BTreeMap<u32, LiveMeta>,
+        settled: &BTreeSet<u32>,
+        entries: &mut BTreeMap<u32, Tracked>,
+    ) -> Result<(), Stopped> {
         for object in to_prune {
             if let Some(seen) = live.get(object) {
                 match self.target.delete(&self.object_ref(*object), seen).await {
@@ -254,7 +319,10 @@ impl Work {
                     _ => {}
                 }
             }
-            entries.remove(object);
+            match entries.get_mut(object) {
+                Some(tracked) if tracked.is_doubtful && !settled.contains(object) => tracked.applied = None,
+                _ => _ = entries.remove(object),
+            }
         }
         Ok(())
     }
@@ -274,11 +342,7 @@ impl Work {
         Writer { shard: self.term.shard, epoch: self.term.epoch }
     }
 
-    async fn put_inventory(
-        &self,
-        replaces: u64,
-        entries: &BTreeMap<u32, Option<Entry>>,
-    ) -> Result<u64, Stopped> {
+    async fn put_inventory(&self, replaces: u64, entries: &BTreeMap<u32, Tracked>) -> Result<u64, Stopped> {
         let report = Report::Inventory { replaces, entries: entries.clone() };
         self.report(report).await.map(|stored| stored.inventory_version)
     }

@@ -161,6 +161,8 @@ pub(crate) struct World {
     /// Until when leases of processes with other settings may count.
     pub(crate) others_until: Nanos,
     pub(crate) target_trouble: Trouble,
+    /// Nobody starts replicas before this: see `docs/src/guarantees.md` on restores.
+    pub(crate) no_start_until: Nanos,
     /// The usual time that a target takes.
     pub(crate) target_pace: Nanos,
     pub(crate) hangs_until: Nanos,
