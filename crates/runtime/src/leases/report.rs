@@ -32,26 +32,47 @@ pub(super) struct Report {
 #[derive(Debug, Default)]
 pub(super) struct Share {
     lacks_since: Option<Moment>,
-    has_owned_all: bool,
+    has_been_ready: bool,
+}
+
+/// What a replica owns of what it should, and what nobody owns.
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    owned: usize,
+    wanted: usize,
+    /// Shards whose leases have no live holder.
+    unowned: usize,
 }
 
 impl Share {
-    /// What is wrong when this replica owns `owned` of the `wanted` shards that it should.
+    /// What is wrong.
     ///
     /// One that has started is not ready before it has its part, so that a rolling restart stops no other
-    /// before. Later it may lack shards for as long as it takes to take them over.
-    fn lack(&mut self, owned: usize, wanted: usize, patience: Duration, now: Moment) -> Option<String> {
-        if owned >= wanted {
-            *self = Self { lacks_since: None, has_owned_all: true };
+    /// before; and before the parts of those that were stopped have gone to others, for at most `patience`:
+    /// they still count as members until their leases end, and if the next ones were stopped before that, the
+    /// same shards could be divided among replicas that are gone once more. Later a replica may lack shards for
+    /// as long as it takes to take them over.
+    fn lack(&mut self, now_has: Owned, patience: Duration, now: Moment) -> Option<String> {
+        let Owned { owned, wanted, unowned } = now_has;
+        let has_part = owned >= wanted;
+        if has_part && (self.has_been_ready || unowned == 0) {
+            *self = Self { lacks_since: None, has_been_ready: true };
             return None;
         }
         let lacks_for = now.shortest_since(self.lacks_since.get_or_insert(now));
-        (!self.has_owned_all || lacks_for > patience).then(|| {
-            format!(
-                "it owns {owned} of the {wanted} shards that it should own, for {} s",
-                lacks_for.as_secs()
-            )
-        })
+        let is_over = lacks_for > patience;
+        if has_part && is_over {
+            *self = Self { lacks_since: None, has_been_ready: true };
+            return None;
+        }
+        let seconds = lacks_for.as_secs();
+        if has_part {
+            return Some(format!(
+                "{unowned} shards have no owner yet, and it has started {seconds} s ago: if others were stopped now, they would have none for longer"
+            ));
+        }
+        (!self.has_been_ready || is_over)
+            .then(|| format!("it owns {owned} of the {wanted} shards that it should own, for {seconds} s"))
     }
 }
 
@@ -82,7 +103,8 @@ impl Report {
             Standing::Stopping | Standing::Ended { .. } => Some("this replica is stopping".to_owned()),
             Standing::Acting { wanted, owned } => {
                 let patience = self.settings.lease_duration + self.settings.renew_interval;
-                self.share.lack(owned, wanted, patience, now).map(problem)
+                let (unowned, _) = self.own.unowned(self.settings.shards.get());
+                self.share.lack(Owned { owned, wanted, unowned }, patience, now).map(problem)
             }
         };
         match not_ready {
@@ -207,22 +229,43 @@ fn why(because: &LostBecause) -> String {
 mod tests {
     use super::*;
 
+    fn has(owned: usize, wanted: usize, unowned: usize) -> Owned {
+        Owned { owned, wanted, unowned }
+    }
+
+    fn at(second: u64) -> Moment {
+        Moment::at(Duration::from_secs(second))
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(40);
+
     #[test]
     fn a_replica_is_ready_when_it_has_had_its_part_and_may_then_lack_some_for_a_while() {
-        let at = |second| Moment::at(Duration::from_secs(second));
-        let patience = Duration::from_secs(40);
         let mut share = Share::default();
-        let lack = share.lack(0, 11, patience, at(1));
+        let lack = share.lack(has(0, 11, 11), PATIENCE, at(1));
         assert_eq!(lack.unwrap(), "it owns 0 of the 11 shards that it should own, for 0 s");
-        assert!(share.lack(10, 11, patience, at(30)).is_some());
-        assert_eq!(share.lack(11, 11, patience, at(31)), None);
-        assert_eq!(share.lack(11, 16, patience, at(50)), None, "it takes over");
-        assert_eq!(share.lack(12, 16, patience, at(90)), None);
-        assert!(share.lack(12, 16, patience, at(91)).is_some());
+        assert!(share.lack(has(10, 11, 1), PATIENCE, at(30)).is_some());
+        assert_eq!(share.lack(has(11, 11, 0), PATIENCE, at(31)), None);
+        assert_eq!(share.lack(has(11, 16, 5), PATIENCE, at(50)), None, "it takes over");
+        assert_eq!(share.lack(has(12, 16, 4), PATIENCE, at(90)), None);
+        assert!(share.lack(has(12, 16, 4), PATIENCE, at(91)).is_some());
+    }
+
+    #[test]
+    fn i2_a_replica_that_has_started_waits_until_the_parts_of_those_that_were_stopped_have_owners() {
+        let mut share = Share::default();
+        assert!(share.lack(has(8, 8, 8), PATIENCE, at(1)).unwrap().starts_with("8 shards have no owner yet"));
+        assert_eq!(share.lack(has(10, 10, 0), PATIENCE, at(31)), None);
+        assert_eq!(share.lack(has(10, 10, 3), PATIENCE, at(32)), None, "later that is others' matter");
+        // A peer that is a member and acquires nothing must not hold up its own replacement.
+        let mut share = Share::default();
+        assert!(share.lack(has(8, 8, 8), PATIENCE, at(1)).is_some());
+        assert!(share.lack(has(8, 8, 8), PATIENCE, at(41)).is_some());
+        assert_eq!(share.lack(has(8, 8, 8), PATIENCE, at(42)), None);
     }
 
     #[test]
     fn sc09_a_replica_without_shards_is_ready() {
-        assert_eq!(Share::default().lack(0, 0, Duration::ZERO, Moment::default()), None);
+        assert_eq!(Share::default().lack(has(0, 0, 0), Duration::ZERO, Moment::default()), None);
     }
 }
