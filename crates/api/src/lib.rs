@@ -86,6 +86,17 @@ pub mod annotation {
     pub const IGNORE: &str = "convoy.kumodo.io/ignore";
 }
 
+/// The object by which an API server says how many shards it counts (`status.shards`). It is cluster-scoped, is
+/// only read, and is not stored: each API server answers for itself.
+pub mod sharding {
+    /// Its kind.
+    pub const KIND: &str = "Sharding";
+    /// Its resource.
+    pub const PLURAL: &str = "shardings";
+    /// The name of the only one.
+    pub const NAME: &str = "convoy";
+}
+
 /// Reasons of the causes in the details of a refusal.
 pub mod cause {
     /// The write carries an older epoch than what is stored of the same writer and shard. The message of

@@ -224,6 +224,11 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
         ),
         binding("system:public-info-viewer", &[SYSTEM_AUTHENTICATED, SYSTEM_UNAUTHENTICATED]),
         role(
+            "convoy:sharding-viewer",
+            json!([{"verbs": ["get", "list"], "apiGroups": ["convoy.kumodo.io"], "resources": ["shardings"]}]),
+        ),
+        binding("convoy:sharding-viewer", &[SYSTEM_AUTHENTICATED]),
+        role(
             "admin",
             json!([
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},

@@ -25,6 +25,7 @@ pub(crate) fn settings(
 ) -> Result<(Settings, Vec<String>), SettingsError> {
     let mut settings = Settings::new(process, replica_id, boot_id());
     settings.shards = shards.shards;
+    settings.asks_api_server = true;
     settings.renew_interval = leases.lease_renew_interval.as_std();
     settings.lease_duration = leases.lease_duration.as_std();
     settings.release_member_on_exit = leases.release_member_on_exit;

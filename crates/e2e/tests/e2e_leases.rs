@@ -37,7 +37,7 @@ impl World {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (data, audit) = (folder.path().join("convoy"), folder.path().join("audit.log"));
-        let arguments = ["standalone", "--only", "apiserver", "--port", "0", "--data-dir"];
+        let arguments = ["standalone", "--only", "apiserver", "--shards", "8", "--port", "0", "--data-dir"];
         let rest = [data.to_str().unwrap(), "--audit-log-path", audit.to_str().unwrap()];
         let apiserver = Convoy::start(&[arguments.as_slice(), rest.as_slice()].concat()).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -217,25 +217,64 @@ fn sc29_a_process_with_the_id_of_another_ends_with_the_reason_and_the_other_goes
 }
 
 #[test]
-fn sc14_sc40_a_replica_with_another_shard_count_waits_and_says_so() {
+fn sc40_i9_a_replica_with_another_assignment_waits_and_says_so() {
     let world = World::start();
     let one = world.replica("observer", "obs-0", &[]);
     until("it acts", || (metric(&one, "convoy_shards_owned") == Some(8.0)).then_some(()));
-    let arguments: Vec<String> = world
-        .arguments("observer", "obs-1", &[])
-        .into_iter()
-        .map(|argument| if argument == "8" { "16".to_owned() } else { argument })
-        .collect();
-    let other = Convoy::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let other = world.replica("observer", "obs-1", &["--shard-assignment", "rendezvous"]);
     until("it says why it is not ready", || {
         let (code, text) = health(&other, "/readyz")?;
-        (code == 503 && text.contains("replica obs-0 runs with --shards 8")).then_some(())
+        (code == 503 && text.contains("replica obs-0 runs with --shards 8 --shard-assignment modulo"))
+            .then_some(())
     });
     assert_eq!(metric(&other, "convoy_lease_disagreement"), Some(1.0));
     assert_eq!(metric(&one, "convoy_shards_owned"), Some(8.0));
     one.kill();
-    until("it acts alone", || (metric(&other, "convoy_shards_owned") == Some(16.0)).then_some(()));
+    until("it acts alone", || (metric(&other, "convoy_shards_owned") == Some(8.0)).then_some(()));
     until("it is ready", || (health(&other, "/readyz")?.0 == 200).then_some(()));
+}
+
+#[test]
+fn sc14_a_replica_that_counts_other_shards_than_the_api_server_owns_none_and_everything_says_so() {
+    const TOLD: &str = "the API server counts 8 shards, this replica 16; start it with --shards 8";
+    let world = World::start();
+    for process in ["observer", "controller-manager"] {
+        let id = format!("{process}-0");
+        let arguments: Vec<String> = world
+            .arguments(process, &id, &[])
+            .into_iter()
+            .map(|argument| if argument == "8" { "16".to_owned() } else { argument })
+            .collect();
+        let wrong = Convoy::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        until("it says why it is not ready", || {
+            let (code, text) = health(&wrong, "/readyz")?;
+            (code == 503 && text.contains(TOLD)).then_some(())
+        });
+        assert_eq!(metric(&wrong, "convoy_apiserver_shards"), Some(8.0));
+        assert_eq!(metric(&wrong, "convoy_apiserver_shards_disagreement"), Some(1.0));
+        until("an Event says so", || {
+            let events = world.list("", "Event");
+            let told = |event: &&Value| {
+                event["reason"] == "ShardCountDisagrees"
+                    && event["message"] == TOLD
+                    && event["reportingInstance"] == id.as_str()
+            };
+            events.iter().find(told).map(|_| ())
+        });
+        let kubeconfig = world.kubeconfig();
+        let shards = ["shards", "--kubeconfig", kubeconfig.to_str().unwrap(), "--process", process];
+        until("convoy shards says so", || {
+            let output = run(&[shards.as_slice(), &["--lease-namespace", NAMESPACE]].concat());
+            let text = String::from_utf8(output.stderr).unwrap();
+            let told =
+                format!("run with another --shards and own nothing: {id} (16); start them with --shards 8");
+            (output.status.code() == Some(1) && text.contains(&told)).then_some(())
+        });
+        // One that counts as the API server does works beside it.
+        let right = world.replica(process, "right", &[]);
+        until("it acts", || (metric(&right, "convoy_shards_owned") == Some(8.0)).then_some(()));
+        assert_eq!(metric(&wrong, "convoy_shards_owned"), Some(0.0));
+    }
 }
 
 #[test]

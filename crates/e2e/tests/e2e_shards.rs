@@ -56,7 +56,22 @@ async fn shards_shows_owners_gaps_and_objects_and_its_exit_code_says_whether_all
         "default",
         &resource("coordination.k8s.io", "v1", "Lease", "leases"),
     );
-    let member = json!({"convoy.kumodo.io/shards": "2", "convoy.kumodo.io/state": "acting"});
+    let shards = |more: &[&str]| {
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        let base = ["shards", "--kubeconfig", kubeconfig];
+        let output = run(&[base.as_slice(), more].concat());
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), text.concat())
+    };
+    let (code, text) = shards(&["--lease-namespace", "nope"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("the namespace nope does not exist; name the one"), "{text}");
+    let (code, text) = shards(&["--process", "observer"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("there are no leases of observers in the namespace convoy-system; name"), "{text}");
+
+    let member = json!({"convoy.kumodo.io/shards": "2", "convoy.kumodo.io/state": "acting",
+        "convoy.kumodo.io/boot-id": "boot", "convoy.kumodo.io/lease-renew-interval-ms": "10000"});
     for lease in [
         lease("convoy-cm-member-a", "a", 5, &member),
         lease("convoy-cm-shard-0", "a", 5, &json!({})),
@@ -90,7 +105,8 @@ async fn shards_shows_owners_gaps_and_objects_and_its_exit_code_says_whether_all
     assert!(!text.contains('\u{1b}'), "no colour in a pipe: {text}");
     let (code, text) = shards(&["-o", "json"]);
     let read: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((code, &read["processes"][1]["unowned"]), (Some(1), &json!(32)), "{text}");
+    assert_eq!((code, &read["processes"][1]["unowned"]), (Some(1), &json!(2)), "{text}");
+    assert_eq!(read["processes"][1]["apiServerShards"], 2, "{text}");
     let counted = |row: &Value| row["objects"]["releases"].as_u64().unwrap();
     let rows = read["processes"][0]["shards"].as_array().unwrap();
     assert_eq!(rows.iter().map(counted).sum::<u64>(), 2, "{text}");
@@ -103,6 +119,16 @@ async fn shards_shows_owners_gaps_and_objects_and_its_exit_code_says_whether_all
     assert!(text.starts_with("controller-manager: 2 shards, 1 live replica, all owned"), "{text}");
     assert_eq!(shards(&["-o", "nothing"]).0, Some(2));
     assert_eq!(shards(&["--context", "elsewhere"]).0, Some(2));
+    let elsewhere =
+        run(&["shards", "--kubeconfig", kubeconfig.to_str().unwrap(), "--lease-namespace", "nope"]);
+    let text = String::from_utf8(elsewhere.stderr).unwrap();
+    assert!(text.contains("there are some in default: use --lease-namespace default"), "{text}");
+    // The lease of a replica that never was: it has a holder and our annotations, and nobody renews it.
+    let forged = lease("convoy-cm-member-z", "z", 60, &member);
+    leases.create(&PostParams::default(), &forged).await.unwrap();
+    let (_, text) = shards(&["--process", "controller-manager", "-o", "wide"]);
+    let line = text.lines().find(|line| line.starts_with("z ")).unwrap();
+    assert!(line.starts_with("z         silent   0"), "{text}");
     drop(standalone);
     assert_eq!(shards(&[]).0, Some(2), "nobody answers");
 }

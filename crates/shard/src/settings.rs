@@ -19,7 +19,7 @@ pub const DEFAULT_OBSERVE_INTERVAL_WITH_RELEASE: Duration = Duration::from_milli
 /// DNS label of at most 63 (`k8s.io/apimachinery/pkg/util/validation`, `IsDNS1123Label`).
 const LONGEST_ID: usize = 63;
 /// The longest `--lease-duration`. What stands on a lease and is longer was written by no replica.
-pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(86_400);
+pub const LONGEST_LEASE_DURATION: Duration = Duration::from_secs(86_400);
 /// More shards than this cost more lease traffic than they can be worth.
 const MOST_SHARDS: u32 = 4096;
 
@@ -73,6 +73,9 @@ pub struct Settings {
     pub release_member_on_exit: bool,
     /// Where peers and the apiserver reach this replica, if anywhere; stands on the member lease.
     pub address: Option<String>,
+    /// Whether the API server is asked how many shards it counts, so that this replica owns nothing when it
+    /// counts others.
+    pub asks_api_server: bool,
     /// Whether no other replica can exist, because the store is this process's own: then leases that an
     /// earlier process left are taken without waiting.
     pub is_sole: bool,
@@ -134,6 +137,7 @@ impl Settings {
             assignment: Assignment::default(),
             release_member_on_exit: false,
             address: None,
+            asks_api_server: false,
             is_sole: false,
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -159,7 +163,7 @@ impl Settings {
                 why: "a lease lasts whole seconds, at least one (spec.leaseDurationSeconds)",
             });
         }
-        if self.lease_duration > LONGEST_DURATION {
+        if self.lease_duration > LONGEST_LEASE_DURATION {
             return Err(SettingsError::Duration {
                 flag: "lease-duration",
                 value: self.lease_duration,

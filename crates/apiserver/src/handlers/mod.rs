@@ -5,6 +5,8 @@ mod table;
 mod watch;
 mod write;
 
+pub(crate) use read::{list, single};
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;

@@ -48,7 +48,7 @@ impl Api {
 }
 
 /// Answers with one object in the shape asked for.
-pub(super) fn single(
+pub(crate) fn single(
     code: StatusCode,
     call: &Call,
     resource: &Resource,
@@ -62,7 +62,7 @@ pub(super) fn single(
 }
 
 /// Answers with a list in the shape asked for.
-pub(super) fn list(call: &Call, resource: &Resource, listing: &Listing, accepted: &Accepted) -> Response {
+pub(crate) fn list(call: &Call, resource: &Resource, listing: &Listing, accepted: &Accepted) -> Response {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".into(), listing.revision.to_string().into());
     if !listing.continue_token.is_empty() {

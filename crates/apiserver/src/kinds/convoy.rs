@@ -10,7 +10,7 @@ use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
 use serde_json::Value;
 
-use super::{epochs, shard_label};
+use super::{epochs, shard_label, sharding};
 
 /// A schema of convoy's own that cannot be used: a fault of the program.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,10 @@ pub fn schemas() -> Vec<(String, Value)> {
         let list = format!("{}List", info.kind);
         openapi::custom_resource_schemas(GROUP, VERSION, info.kind, &list, Some(&info.schema))
     };
-    all.iter().flat_map(of).collect()
+    let counted = convoy_api::sharding::KIND;
+    let list = format!("{counted}List");
+    let count = openapi::custom_resource_schemas(GROUP, VERSION, counted, &list, Some(&sharding::schema()));
+    all.iter().flat_map(of).chain(count).collect()
 }
 
 fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, DefinitionError> {

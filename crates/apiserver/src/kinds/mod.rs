@@ -7,6 +7,7 @@ mod core_strategies;
 mod epochs;
 pub mod reviews;
 pub(crate) mod shard_label;
+pub mod sharding;
 mod workload_columns;
 
 pub use built_in::{built_in, core};

@@ -297,3 +297,32 @@ fn i12_a_release_that_no_controller_looks_at_stops_saying_that_it_is_ready() {
     assert_eq!(back["status"]["conditions"][0]["status"], "True");
     assert!(!back["metadata"]["managedFields"].to_string().contains("convoy-apiserver"));
 }
+
+#[test]
+fn sc14_the_server_says_how_many_shards_it_counts_to_whom_may_read_it_and_lets_nobody_write_it() {
+    const SHARDINGS: &str = "/apis/convoy.kumodo.io/v1alpha1/shardings";
+    let it = Fixture::start_with(Setup { shards: NonZeroU32::new(7).unwrap(), ..Setup::default() });
+    let one = format!("{SHARDINGS}/convoy");
+    let said = it.get(&one).json();
+    assert_eq!(
+        (said["kind"].as_str(), said["status"]["shards"].as_u64()),
+        (Some("Sharding"), Some(7)),
+        "{said}"
+    );
+    let all = it.get(SHARDINGS).json();
+    assert_eq!(all["kind"], "ShardingList");
+    assert_eq!(all["items"], json!([said]), "{all}");
+    let none = it.get(&format!("{SHARDINGS}?fieldSelector=metadata.name%3Dother")).json();
+    assert_eq!(none["items"], json!([]));
+    let table = it.get_as(SHARDINGS, "application/json;as=Table;v=v1;g=meta.k8s.io").json();
+    assert_eq!(table["rows"][0]["cells"], json!(["convoy", 7]), "{table}");
+    assert_eq!(it.get(&format!("{SHARDINGS}/other")).status, 404);
+    assert_eq!(it.nobody.get(&one).unwrap().status, 403);
+    for (method, path) in [("POST", SHARDINGS), ("PUT", &one), ("DELETE", &one)] {
+        assert_eq!(it.send(method, path, JSON, &said).status, 405, "{method}");
+    }
+    let served = it.get("/apis/convoy.kumodo.io/v1alpha1").json();
+    let named = |resource: &&Value| resource["name"] == "shardings";
+    let resource = served["resources"].as_array().unwrap().iter().find(named).unwrap();
+    assert_eq!((&resource["namespaced"], &resource["verbs"]), (&json!(false), &json!(["get", "list"])));
+}

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use convoy_runtime::Clock;
-use convoy_shard::ProcessKind;
+use convoy_shard::{Lease, ProcessKind};
 
 use crate::arguments;
 use crate::terminal::Display;
 
-/// The exit code when the command was used wrongly or the API server did not answer.
+/// The exit code when the command was used wrongly, the API server did not answer, or there are no leases.
 const NOT_KNOWN: u8 = 2;
 
 /// Prints the shards, and answers with 0 when each has a live owner, else with 1.
@@ -36,13 +36,19 @@ async fn show(arguments: &arguments::ShardsCommand, clock: &dyn Clock) -> anyhow
     };
     let source = read::Source::connect(arguments).await?;
     let objects = source.objects().await?;
+    let counted = source.counted().await?;
     let found = source.leases().await?;
     // After the answers, so that what is printed as left is not more than it was.
     let now = std::time::Duration::try_from(clock.now().duration_since(jiff::Timestamp::UNIX_EPOCH))
         .context("the clock of this machine stands before 1970")?;
-    let views: Vec<view::View> = kinds
+    let leases: Vec<(ProcessKind, Vec<Lease>)> =
+        kinds.into_iter().map(|process| (process, read::leases_of(process, &found))).collect();
+    if leases.iter().all(|(_, leases)| leases.is_empty()) {
+        return Err(source.why_no_leases(&leases).await);
+    }
+    let views: Vec<view::View> = leases
         .into_iter()
-        .map(|process| view::View::new(process, &read::leases_of(process, &found), &objects, now))
+        .map(|(process, leases)| view::View::new(process, &leases, &objects, counted, now))
         .collect();
     print!("{}", print::render(&views, arguments.output, Display::detect())?);
     for warning in views.iter().flat_map(|view| &view.warnings) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use convoy_meta::time::human_duration;
 use serde_json::{Value, json};
 
-use super::view::{MemberRow, ShardRow, Standing, View};
+use super::view::{MemberRow, MemberState, ShardRow, Standing, View};
 use crate::arguments::Output;
 use crate::terminal::{Cell, Colour, Display, Table};
 
@@ -83,10 +83,10 @@ fn members(view: &View) -> Table {
     let mut table = Table::new(&headings);
     let dash = || "-".to_owned();
     for member in &view.members {
-        let colour = if member.state() == "acting" { Colour::Good } else { Colour::Bad };
+        let colour = if member.state == MemberState::Acting { Colour::Good } else { Colour::Bad };
         table.row(vec![
             member.id.clone().into(),
-            Cell::coloured(member.state(), colour),
+            Cell::coloured(member.state.word(), colour),
             member.owned.to_string().into(),
             member.shards.map_or_else(dash, |shards| shards.to_string()).into(),
             member.assignment.clone().unwrap_or_else(dash).into(),
@@ -127,6 +127,7 @@ fn document(views: &[View]) -> Value {
     let process = |view: &View| {
         json!({
             "process": view.process.as_str(),
+            "apiServerShards": view.counted,
             "unowned": view.unowned(),
             "longestGapSeconds": view.longest_gap().map(|gap| gap.as_secs()),
             "shards": view.shards.iter().map(shard).collect::<Vec<_>>(),
@@ -165,7 +166,7 @@ fn member(row: &MemberRow) -> Value {
     json!({
         "replica": row.id,
         "lease": row.lease,
-        "state": row.state(),
+        "state": row.state.word(),
         "owns": row.owned,
         "shards": row.shards,
         "assignment": row.assignment,

@@ -6,7 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use convoy_shard::{DEFAULT_SHARD_COUNT, Lease, LeaseKey, MemberState, ProcessKind};
+use convoy_shard::{
+    DEFAULT_LEASE_DURATION, DEFAULT_SHARD_COUNT, LONGEST_LEASE_DURATION, Lease, LeaseKey,
+    MemberState as Said, ProcessKind,
+};
+
+/// By so much the clocks of machines may differ before what leases say is not believed.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+/// By so much a renewal may be late.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How many objects a shard has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +51,7 @@ impl Standing {
         if lease.holder.is_none() {
             return Self::Released { ago: lease.renewed.map(|renewed| now.saturating_sub(renewed)) };
         }
-        let duration = u64::try_from(lease.duration_seconds.unwrap_or(0)).unwrap_or(0);
-        let end = lease.renewed.unwrap_or(Duration::ZERO).saturating_add(Duration::from_secs(duration));
+        let end = lease.renewed.unwrap_or(Duration::ZERO).saturating_add(duration(lease));
         match end.checked_sub(now) {
             Some(left) if !left.is_zero() => Self::Held { left },
             _ => Self::Ended { ago: now.saturating_sub(end) },
@@ -75,6 +82,65 @@ impl Standing {
     }
 }
 
+/// How long a lease lasts. No replica wrote one that is longer than the longest, and none goes by it.
+fn duration(lease: &Lease) -> Duration {
+    let seconds = u64::try_from(lease.duration_seconds.unwrap_or(0)).unwrap_or(0);
+    let written = Duration::from_secs(seconds);
+    if written <= LONGEST_LEASE_DURATION { written } else { DEFAULT_LEASE_DURATION }
+}
+
+/// What is known of a replica from its member lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemberState {
+    /// It takes its part.
+    Acting,
+    /// It says that it waits.
+    Waiting,
+    /// Its lease has not ended, but it has missed two renewals: it hangs, is cut off, or has just died.
+    Silent,
+    /// The lease was not written as replicas write theirs, or its times cannot be told by this machine's clock.
+    Unknown,
+    /// Its lease has ended.
+    Gone,
+}
+
+impl MemberState {
+    fn of(lease: &Lease, standing: Standing, now: Duration) -> Self {
+        if !standing.is_held() {
+            return Self::Gone;
+        }
+        let LeaseKey::Member(id) = &lease.key else { return Self::Unknown };
+        let Some((info, interval)) =
+            lease.member.as_ref().and_then(|info| Some((info, info.renew_interval?)))
+        else {
+            return Self::Unknown;
+        };
+        let renewed = lease.renewed.unwrap_or_default();
+        let is_a_replicas =
+            lease.boot_id.is_some() && lease.holder.as_ref() == Some(id) && info.shards.is_some();
+        if !is_a_replicas || renewed > now.saturating_add(CLOCKS_DIFFER) {
+            return Self::Unknown;
+        }
+        if now.saturating_sub(renewed) > interval.saturating_mul(2).saturating_add(LATE) {
+            return Self::Silent;
+        }
+        match info.state {
+            Said::Acting => Self::Acting,
+            Said::Waiting => Self::Waiting,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Acting => "acting",
+            Self::Waiting => "waiting",
+            Self::Silent => "silent",
+            Self::Unknown => "unknown",
+            Self::Gone => "gone",
+        }
+    }
+}
+
 /// One shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardRow {
@@ -93,7 +159,7 @@ pub(crate) struct MemberRow {
     pub(crate) id: String,
     pub(crate) lease: String,
     pub(crate) standing: Standing,
-    pub(crate) is_acting: bool,
+    pub(crate) state: MemberState,
     pub(crate) shards: Option<u32>,
     pub(crate) assignment: Option<String>,
     pub(crate) address: Option<String>,
@@ -102,29 +168,28 @@ pub(crate) struct MemberRow {
     pub(crate) owned: usize,
 }
 
-impl MemberRow {
-    pub(crate) fn state(&self) -> &'static str {
-        match (self.standing.is_held(), self.is_acting) {
-            (false, _) => "gone",
-            (true, true) => "acting",
-            (true, false) => "waiting",
-        }
-    }
-}
-
 /// The shards of one process kind.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) process: ProcessKind,
     pub(crate) shards: Vec<ShardRow>,
     pub(crate) members: Vec<MemberRow>,
+    /// How many shards the API server counts, if it says so.
+    pub(crate) counted: Option<u32>,
     /// What people should know.
     pub(crate) warnings: Vec<String>,
 }
 
 impl View {
-    /// Puts the leases of one process kind in order; `now` is the time since 1970.
-    pub(crate) fn new(process: ProcessKind, leases: &[Lease], objects: &ByShard, now: Duration) -> Self {
+    /// Puts the leases of one process kind in order; `counted` is what the API server says of the number of
+    /// shards, `now` the time since 1970.
+    pub(crate) fn new(
+        process: ProcessKind,
+        leases: &[Lease],
+        objects: &ByShard,
+        counted: Option<u32>,
+        now: Duration,
+    ) -> Self {
         let mut members: Vec<MemberRow> =
             leases.iter().filter_map(|lease| member(process, lease, now)).collect();
         members.sort_by(|a, b| a.id.cmp(&b.id));
@@ -136,7 +201,8 @@ impl View {
             })
             .collect();
         let mut warnings = Vec::new();
-        let count = count(process, &members, &found, &mut warnings);
+        let count = count(process, &members, &found, counted, &mut warnings);
+        warn_of_leases(process, leases, &members, now, &mut warnings);
         let row = |shard: u32| {
             let lease = found.get(&shard);
             ShardRow {
@@ -162,7 +228,7 @@ impl View {
                 process.as_str()
             ));
         }
-        Self { process, shards, members, warnings }
+        Self { process, shards, members, counted, warnings }
     }
 
     /// Whether each shard has a live owner.
@@ -184,11 +250,12 @@ impl View {
 fn member(process: ProcessKind, lease: &Lease, now: Duration) -> Option<MemberRow> {
     let LeaseKey::Member(id) = &lease.key else { return None };
     let info = lease.member.as_ref();
+    let standing = Standing::of(lease, now);
     Some(MemberRow {
         id: id.clone(),
         lease: format!("{}-member-{id}", process.prefix()),
-        standing: Standing::of(lease, now),
-        is_acting: info.is_none_or(|info| info.state == MemberState::Acting),
+        standing,
+        state: MemberState::of(lease, standing, now),
         shards: info.and_then(|info| info.shards).map(std::num::NonZeroU32::get),
         assignment: info.and_then(|info| info.assignment.clone()),
         address: info.and_then(|info| info.address.clone()),
@@ -202,6 +269,7 @@ fn count(
     process: ProcessKind,
     members: &[MemberRow],
     found: &BTreeMap<u32, &Lease>,
+    counted: Option<u32>,
     warnings: &mut Vec<String>,
 ) -> u32 {
     let live = || members.iter().filter(|member| member.standing.is_held());
@@ -214,13 +282,59 @@ fn count(
             said.join(", ")
         ));
     }
-    let acting = live().filter(|member| member.is_acting).filter_map(|member| member.shards).max();
+    if let Some(counted) = counted {
+        let wrong: Vec<String> = live()
+            .filter_map(|member| Some((&member.id, member.shards.filter(|shards| *shards != counted)?)))
+            .map(|(id, shards)| format!("{id} ({shards})"))
+            .collect();
+        if !wrong.is_empty() {
+            warnings.push(format!(
+                "the API server counts {counted} shards, but these {}s run with another --shards and own nothing: {}; start them with --shards {counted}",
+                process.as_str(),
+                wrong.join(", ")
+            ));
+        }
+    }
+    let is_acting = |member: &&MemberRow| matches!(member.state, MemberState::Acting | MemberState::Silent);
+    let acting = live().filter(is_acting).filter_map(|member| member.shards).max();
     acting
+        .or(counted)
         .or_else(|| said.last().copied())
         .or_else(|| members.iter().filter_map(|member| member.shards).max())
         .or_else(|| found.keys().last().map(|last| last.saturating_add(1)))
         // A lease of any name must not make this print without end.
         .map_or(DEFAULT_SHARD_COUNT.get(), |count| count.min(MOST))
+}
+
+/// Says what is odd about the leases themselves.
+fn warn_of_leases(
+    process: ProcessKind,
+    leases: &[Lease],
+    members: &[MemberRow],
+    now: Duration,
+    warnings: &mut Vec<String>,
+) {
+    if leases.is_empty() {
+        warnings.push(format!("there are no leases of {0}s here: no {0} was started yet", process.as_str()));
+    }
+    let ahead = leases
+        .iter()
+        .filter_map(|lease| lease.renewed?.checked_sub(now))
+        .max()
+        .filter(|by| *by > CLOCKS_DIFFER);
+    if let Some(ahead) = ahead {
+        warnings.push(format!(
+            "leases of {}s were renewed up to {} s in the future: the clock of this machine is behind, or somebody wrote them by hand",
+            process.as_str(),
+            ahead.as_secs()
+        ));
+    }
+    for member in members.iter().filter(|member| member.state == MemberState::Unknown) {
+        warnings.push(format!(
+            "{} is not as a replica writes its lease, or its times cannot be told: whether {} runs is not known",
+            member.lease, member.id
+        ));
+    }
 }
 
 /// More shards than anybody has.
@@ -230,7 +344,7 @@ const MOST: u32 = 4096;
 pub(super) mod tests {
     use std::num::NonZeroU32;
 
-    use convoy_shard::MemberInfo;
+    use convoy_shard::{MemberInfo, MemberState};
 
     use super::*;
 
@@ -259,7 +373,8 @@ pub(super) mod tests {
             state,
             address: Some(format!("10.0.0.1:{shards}")),
         };
-        Lease { member: Some(info), ..lease(LeaseKey::Member(id.into()), Some(id), ago) }
+        let key = LeaseKey::Member(id.into());
+        Lease { member: Some(info), boot_id: Some("boot".into()), ..lease(key, Some(id), ago) }
     }
 
     /// Four shards: held, ended, released, missing.
@@ -277,7 +392,7 @@ pub(super) mod tests {
             (Some(7), Objects { releases: 1, clusters: 0, sources: 0 }),
             (None, Objects { releases: 0, clusters: 1, sources: 0 }),
         ]);
-        View::new(ProcessKind::ControllerManager, &leases, &objects, NOW)
+        View::new(ProcessKind::ControllerManager, &leases, &objects, Some(4), NOW)
     }
 
     #[test]
@@ -295,7 +410,7 @@ pub(super) mod tests {
             ]
         );
         assert_eq!((view.unowned(), view.is_owned(), view.longest_gap()), (3, false, Some(seconds(12))));
-        let states: Vec<_> = view.members.iter().map(|m| (m.id.as_str(), m.state(), m.owned)).collect();
+        let states: Vec<_> = view.members.iter().map(|m| (m.id.as_str(), m.state.word(), m.owned)).collect();
         assert_eq!(states, [("cm-a", "acting", 1), ("cm-b", "gone", 0)]);
         assert_eq!(view.warnings.len(), 1);
         assert!(view.warnings[0].starts_with("2 objects have no shard label"), "{}", view.warnings[0]);
@@ -304,10 +419,10 @@ pub(super) mod tests {
     #[test]
     fn the_number_of_shards_is_what_acting_replicas_say_and_disagreement_is_told() {
         let count = |leases: &[Lease]| {
-            let view = View::new(ProcessKind::Observer, leases, &ByShard::new(), NOW);
+            let view = View::new(ProcessKind::Observer, leases, &ByShard::new(), None, NOW);
             (view.shards.len(), view.warnings.len())
         };
-        assert_eq!(count(&[]), (32, 0));
+        assert_eq!(count(&[]), (32, 1));
         assert_eq!(count(&[lease(LeaseKey::Shard(63), None, 1)]), (64, 0));
         assert_eq!(count(&[lease(LeaseKey::Shard(u32::MAX), None, 1)]), (4096, 0));
         let acting = member("a", 16, MemberState::Acting, 1);
@@ -328,5 +443,60 @@ pub(super) mod tests {
         ahead.duration_seconds = Some(i64::MIN);
         ahead.renewed = None;
         assert_eq!(standing(&ahead), Standing::Ended { ago: NOW });
+    }
+
+    fn view(leases: &[Lease], counted: Option<u32>) -> View {
+        View::new(ProcessKind::ControllerManager, leases, &ByShard::new(), counted, NOW)
+    }
+
+    #[test]
+    fn sc14_replicas_that_count_other_shards_than_the_api_server_are_named() {
+        let leases = [
+            member("cm-a", 32, MemberState::Waiting, 1),
+            member("cm-b", 16, MemberState::Acting, 1),
+            member("cm-c", 8, MemberState::Acting, 400),
+        ];
+        let view = view(&leases, Some(16));
+        assert_eq!(view.shards.len(), 16);
+        let told = "the API server counts 16 shards, but these controller-managers run with another --shards and own nothing: cm-a (32); start them with --shards 16";
+        assert!(view.warnings.iter().any(|warning| warning == told), "{:#?}", view.warnings);
+        assert!(
+            super::super::view::View::new(
+                ProcessKind::Observer,
+                &leases[1..2],
+                &ByShard::new(),
+                Some(16),
+                NOW
+            )
+            .warnings
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn only_a_replica_that_renews_is_said_to_act() {
+        let state = |change: &dyn Fn(&mut Lease)| {
+            let mut lease = member("cm-a", 4, MemberState::Acting, 9);
+            change(&mut lease);
+            let view = view(&[lease], None);
+            (view.members[0].state.word(), view.warnings.len())
+        };
+        let ago =
+            |seconds: u64| move |lease: &mut Lease| lease.renewed = Some(NOW - Duration::from_secs(seconds));
+        assert_eq!(state(&|_| {}), ("acting", 0));
+        assert_eq!(state(&ago(21)), ("acting", 0));
+        assert_eq!(state(&ago(22)), ("silent", 0), "two renewals are missing");
+        assert_eq!(state(&ago(30)), ("gone", 0));
+        // Written by hand: for ever, without a word of a replica, in the future, or of somebody else.
+        let for_ever = |lease: &mut Lease| {
+            lease.duration_seconds = Some(i64::from(i32::MAX));
+            lease.renewed = Some(NOW - Duration::from_secs(31));
+        };
+        assert_eq!(state(&for_ever), ("gone", 0));
+        assert_eq!(state(&|lease| lease.boot_id = None), ("unknown", 1));
+        assert_eq!(state(&|lease| lease.holder = Some("x".into())), ("unknown", 1));
+        assert_eq!(state(&|lease| lease.member = None), ("unknown", 1));
+        let ahead = |lease: &mut Lease| lease.renewed = Some(NOW + Duration::from_secs(90));
+        assert_eq!(state(&ahead), ("unknown", 2));
     }
 }

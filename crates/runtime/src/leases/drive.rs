@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoy_shard::{
-    Action, Event, Held, Lease, LeaseKey, Moment, Note, Protocol, Settings, WriteError, WriteOp, Written,
+    Action, ApiServerShards, Event, Held, Lease, LeaseKey, Moment, Note, Protocol, Settings, WriteError,
+    WriteOp, Written,
 };
 use futures::future::{BoxFuture, Either, select};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -37,6 +38,12 @@ pub trait LeaseApi: Send + Sync {
     /// # Errors
     /// See [`WriteError`].
     async fn write(&self, op: WriteOp, lease: &Lease) -> Result<Written, WriteError>;
+
+    /// Asks the API server that holds convoy's objects how many shards it counts; only asked with
+    /// [`Settings::asks_api_server`].
+    async fn api_server_shards(&self) -> ApiServerShards {
+        ApiServerShards::Unsaid
+    }
 }
 
 /// All leases of a process kind.
@@ -109,6 +116,7 @@ pub async fn drive(
         for action in actions {
             match action {
                 Action::List { is_consistent } => requests.list(is_consistent),
+                Action::AskApiServer => requests.ask(),
                 Action::Write { op, lease } => requests.queue(op, lease, now.monotonic),
                 Action::Drain { shard, epoch } => {
                     let drained = shards.drained(shard, epoch);
@@ -272,6 +280,18 @@ impl Requests<'_> {
                 }
                 Some(Err(ListFailed)) | None => Event::ListFailed,
             };
+            Answer { event, wrote: None }
+        };
+        self.under_way.push(request.boxed());
+    }
+
+    /// One is under way at most, as for reads.
+    fn ask(&mut self) {
+        let (api, clock) = (self.api, self.clock);
+        let deadline = clock.monotonic() + self.settings.request_deadline();
+        let request = async move {
+            let answer = within(clock, deadline, api.api_server_shards()).await;
+            let event = Event::ApiServerCounts(answer.unwrap_or(ApiServerShards::NoAnswer));
             Answer { event, wrote: None }
         };
         self.under_way.push(request.boxed());

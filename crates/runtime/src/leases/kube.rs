@@ -1,19 +1,22 @@
 //! Leases of a Kubernetes API server.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use convoy_shard::{Lease, LeaseKey, ProcessKind, Settings, WriteError, WriteOp, Written};
+use convoy_api::sharding;
+use convoy_shard::{ApiServerShards, Lease, LeaseKey, ProcessKind, Settings, WriteError, WriteOp, Written};
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions};
 use parking_lot::Mutex;
 
 use super::object::{build, parse, resource};
 use super::{LeaseApi, ListFailed, Listed, PeerLeases};
 use crate::Clock;
 
-/// The leases of one namespace. It uses get, list, create, update and delete of leases, nothing else.
+/// The leases of one namespace. It uses get, list, create, update and delete of leases, and get of `shardings`,
+/// nothing else.
 pub struct KubeLeases {
     api: Api<DynamicObject>,
     namespace: String,
@@ -24,6 +27,9 @@ pub struct KubeLeases {
     own: PeerLeases,
     other: PeerLeases,
     problem: Mutex<Option<String>>,
+    shardings: Api<DynamicObject>,
+    /// Why the API server did not say how many shards it counts when it was asked last.
+    unsaid: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for KubeLeases {
@@ -44,6 +50,8 @@ impl KubeLeases {
         other: PeerLeases,
     ) -> Self {
         Self {
+            shardings: Api::all_with(client.clone(), &shardings()),
+            unsaid: Mutex::default(),
             api: Api::namespaced_with(client, namespace, &resource()),
             namespace: namespace.to_owned(),
             settings,
@@ -57,7 +65,7 @@ impl KubeLeases {
 
     /// Why the last request failed that failed for a reason that people must see to.
     pub fn problem(&self) -> Option<String> {
-        self.problem.lock().clone()
+        self.problem.lock().clone().or_else(|| self.unsaid.lock().clone())
     }
 
     fn failed(&self, what: &str, error: &kube::Error) {
@@ -76,6 +84,15 @@ impl KubeLeases {
         if problem.as_ref() != Some(&message) {
             tracing::warn!("{message}");
             *problem = Some(message);
+        }
+    }
+
+    /// Says once why the API server's count is not known.
+    fn not_said(&self, message: String) {
+        let mut unsaid = self.unsaid.lock();
+        if unsaid.as_ref() != Some(&message) {
+            tracing::warn!("{message}");
+            *unsaid = Some(message);
         }
     }
 
@@ -135,6 +152,16 @@ impl KubeLeases {
     }
 }
 
+fn shardings() -> ApiResource {
+    ApiResource {
+        group: convoy_api::GROUP.to_owned(),
+        version: convoy_api::VERSION.to_owned(),
+        api_version: convoy_api::API_VERSION.to_owned(),
+        kind: sharding::KIND.to_owned(),
+        plural: sharding::PLURAL.to_owned(),
+    }
+}
+
 fn version(object: &DynamicObject) -> u64 {
     object.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
@@ -169,6 +196,28 @@ impl LeaseApi for KubeLeases {
         self.own.take_in(leases.iter().map(|lease| &**lease), version, is_consistent, least, now);
         self.other.take_in(others.iter(), version, is_consistent, least, now);
         Ok(Listed { version, leases })
+    }
+
+    async fn api_server_shards(&self) -> ApiServerShards {
+        let what = "the API server does not say how many shards it counts, so that a difference from this \
+                    replica's --shards would not be found";
+        match self.shardings.get(sharding::NAME).await {
+            Ok(object) => {
+                *self.unsaid.lock() = None;
+                let shards = object.data.pointer("/status/shards").and_then(serde_json::Value::as_u64);
+                let shards = shards.and_then(|shards| u32::try_from(shards).ok()).and_then(NonZeroU32::new);
+                shards.map_or(ApiServerShards::Unsaid, ApiServerShards::Count)
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+                let message = &status.message;
+                self.not_said(format!("{what}: {message}; it needs get of shardings.convoy.kumodo.io"));
+                ApiServerShards::Unsaid
+            }
+            Err(error) => {
+                self.not_said(format!("cannot ask the API server how many shards it counts: {error}"));
+                ApiServerShards::NoAnswer
+            }
+        }
     }
 
     async fn write(&self, op: WriteOp, lease: &Lease) -> Result<Written, WriteError> {

@@ -25,6 +25,8 @@ pub(super) struct LeaseMetrics {
     pub(super) conflicts: Counter,
     pub(super) guard_refusals: Counter,
     pub(super) disagreement: Gauge,
+    pub(super) apiserver_shards: Gauge,
+    pub(super) apiserver_disagreement: Gauge,
 }
 
 impl LeaseMetrics {
@@ -43,6 +45,8 @@ impl LeaseMetrics {
             conflicts: Counter::default(),
             guard_refusals: Counter::default(),
             disagreement: Gauge::default(),
+            apiserver_shards: Gauge::default(),
+            apiserver_disagreement: Gauge::default(),
         };
         metrics.register(|registry| {
             let gauge = |gauge: &Gauge| gauge.clone();
@@ -106,6 +110,16 @@ impl LeaseMetrics {
                 "convoy_lease_disagreement",
                 "1 while a peer runs with settings that do not fit",
                 gauge(&made.disagreement),
+            );
+            registry.register(
+                "convoy_apiserver_shards",
+                "How many shards the API server counts; 0 when it does not say",
+                gauge(&made.apiserver_shards),
+            );
+            registry.register(
+                "convoy_apiserver_shards_disagreement",
+                "1 while this replica owns nothing because the API server counts other shards",
+                gauge(&made.apiserver_disagreement),
             );
         });
         made

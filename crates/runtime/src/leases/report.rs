@@ -165,6 +165,17 @@ impl LeaseReport for Report {
                 self.metrics.disagreement.set(0);
                 tracing::info!("no peer runs with other settings any more");
             }
+            Note::ApiServerCounts { shards, disagreement } => {
+                self.metrics.apiserver_shards.set(shards.map_or(0, |shards| shards.get().into()));
+                self.metrics.apiserver_disagreement.set(disagreement.is_some().into());
+                match disagreement {
+                    Some(message) => {
+                        tracing::error!("{message}; until then this replica owns no shards");
+                        self.warn(&self.own_key(), "ShardCountDisagrees", message);
+                    }
+                    None => tracing::info!(?shards, "what the API server says of the number of shards fits"),
+                }
+            }
             Note::Collected { replica } => {
                 tracing::info!(peer = %replica, "deleted the member lease of a replica that is long gone");
             }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoy_shard::{
-    Lease, LeaseKey, Moment, Note, ProcessKind, Protocol, Settings, WriteError, WriteOp, Written,
+    ApiServerShards, Lease, LeaseKey, Moment, Note, ProcessKind, Protocol, Settings, WriteError, WriteOp,
+    Written,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ struct Stored {
     writes: usize,
     under_way: usize,
     most_under_way: usize,
+    /// What the API server says of the number of shards.
+    counted: Option<u32>,
 }
 
 impl Leases {
@@ -65,6 +68,12 @@ impl LeaseApi for Api {
         self.answer().await;
         let stored = self.leases.inner.lock();
         Ok(Listed { version: stored.version, leases: stored.leases.values().cloned().collect() })
+    }
+
+    async fn api_server_shards(&self) -> ApiServerShards {
+        self.answer().await;
+        let counted = self.leases.inner.lock().counted.and_then(NonZeroU32::new);
+        counted.map_or(ApiServerShards::Unsaid, ApiServerShards::Count)
     }
 
     async fn write(&self, op: WriteOp, lease: &Lease) -> Result<Written, WriteError> {
@@ -325,4 +334,34 @@ async fn a_panic_leaves_nothing_owned() {
     });
     assert!(task.await.unwrap_err().is_panic());
     assert!(shards.owned().is_empty() && shards.guard(0).is_err());
+}
+
+#[tokio::test]
+async fn sc14_i7_an_api_server_that_counts_other_shards_is_asked_in_each_interval_and_writes_end_first() {
+    let (leases, clock) = (Leases::default(), clock());
+    leases.inner.lock().counted = Some(4);
+    let mut asking = settings("cm-0");
+    asking.asks_api_server = true;
+    let one = start(&leases, &clock, asking);
+    pass(&clock, seconds(31)).await;
+    assert_eq!(one.owned(), [0, 1, 2, 3]);
+    let guard = one.shards.guard(1).unwrap();
+    let permit = guard.begin().unwrap();
+    leases.inner.lock().counted = Some(16);
+    pass(&clock, seconds(11)).await;
+    assert!(one.owned().is_empty() && guard.begin().is_err(), "no new write starts");
+    assert_eq!(leases.holder(1).as_deref(), Some("cm-0"), "one goes on");
+    drop(permit);
+    pass(&clock, seconds(1)).await;
+    assert_eq!((0..4).filter_map(|shard| leases.holder(shard)).count(), 0);
+    let notes = one.notes.0.lock().clone();
+    let told = |note: &&Note| matches!(note, Note::ApiServerCounts { disagreement: Some(message), .. } if message.contains("start it with --shards 16"));
+    assert_eq!(notes.iter().filter(told).count(), 1, "{notes:?}");
+    // One that hangs says nothing new.
+    leases.inner.lock().hanging.insert("cm-0".to_owned());
+    pass(&clock, seconds(20)).await;
+    leases.inner.lock().hanging.clear();
+    leases.inner.lock().counted = Some(4);
+    pass(&clock, seconds(13)).await;
+    assert_eq!(one.owned(), [0, 1, 2, 3]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::state::{COLLECT_AFTER_DURATIONS, Phase, Protocol, Purpose, Seen};
 use super::{Action, LostBecause, Note, WriteOp};
-use crate::settings::LONGEST_DURATION;
+use crate::settings::LONGEST_LEASE_DURATION;
 use crate::{Lease, LeaseKey, MemberInfo, MemberState, Moment};
 
 impl Protocol {
@@ -15,7 +15,7 @@ impl Protocol {
         let own = self.settings.lease_duration;
         let seconds = lease.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
         let written = Duration::from_secs(seconds);
-        if written <= LONGEST_DURATION { written.max(own) } else { own }
+        if written <= LONGEST_LEASE_DURATION { written.max(own) } else { own }
     }
 
     pub(super) fn has_ended(&self, seen: &Seen, now: Moment) -> bool {
@@ -68,7 +68,13 @@ impl Protocol {
         }
     }
 
-    fn write_own(&mut self, state: MemberState, purpose: Purpose, now: Moment, actions: &mut Vec<Action>) {
+    pub(super) fn write_own(
+        &mut self,
+        state: MemberState,
+        purpose: Purpose,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
         let lease = self.own_lease(state, now);
         let op = if lease.uid.is_empty() { WriteOp::Create } else { WriteOp::Update };
         self.writing.insert(lease.key.clone(), purpose);
@@ -83,8 +89,15 @@ impl Protocol {
         if !self.was_member && self.has_unannounced_holder(now) {
             return;
         }
+        if self.disagreement_with_api_server().is_some() {
+            self.withdraw(now, actions);
+            return;
+        }
         // Held still, if only the member lease was deleted.
         self.keep_what_is_held(now, actions);
+        if !self.has_api_server_answered() {
+            return;
+        }
         if !self.may_write(&self.own_key(), now) {
             return;
         }
@@ -119,7 +132,7 @@ impl Protocol {
         })
     }
 
-    fn renewal_of_waiting_due(&self) -> Duration {
+    pub(super) fn renewal_of_waiting_due(&self) -> Duration {
         self.member_renewed.map_or(Duration::ZERO, |sent| sent.monotonic + self.settings.renew_interval)
     }
 

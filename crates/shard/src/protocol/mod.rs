@@ -25,9 +25,12 @@
 //! - A replica that starts announces itself, then reads the leases, and acts only if no replica with
 //!   other settings acts: of two that start together at least one sees the other (I9). One whose member
 //!   lease had ended or was deleted starts anew in this.
+//! - A replica acts only for shards as the API server counts them, because that writes them on the objects. One
+//!   that learns that it counts others hands its shards over and waits.
 
 mod members;
 mod observe;
+mod server;
 mod shards;
 mod state;
 #[cfg(test)]
@@ -35,6 +38,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use server::ApiServerShards;
 pub use state::{Held, Protocol};
 
 use crate::{Lease, LeaseKey, Moment};
@@ -81,6 +85,8 @@ pub enum Event {
         /// The epoch.
         epoch: u64,
     },
+    /// The API server said how many shards it counts, or did not.
+    ApiServerCounts(ApiServerShards),
     /// The process is to end.
     Stop,
 }
@@ -122,6 +128,8 @@ pub enum Action {
         /// Whether a cache's answer will not do.
         is_consistent: bool,
     },
+    /// Ask the API server how many shards it counts, then send [`Event::ApiServerCounts`].
+    AskApiServer,
     /// Write a lease, then send [`Event::Written`]. At most one is under way for a lease.
     Write {
         /// How.
@@ -231,6 +239,13 @@ pub enum Note {
     },
     /// No peer disagrees any more.
     Agreement,
+    /// The API server says something new about the number of shards.
+    ApiServerCounts {
+        /// So many; none when it does not say.
+        shards: Option<std::num::NonZeroU32>,
+        /// Why this replica owns nothing, when it counts others.
+        disagreement: Option<String>,
+    },
     /// A dead replica's member lease was deleted.
     Collected {
         /// The replica.
@@ -251,7 +266,7 @@ pub enum Standing {
         /// What it waits for.
         message: String,
     },
-    /// A peer with other settings acts; this replica does nothing.
+    /// A peer with other settings acts, or the API server counts other shards; this replica does nothing.
     Waiting {
         /// A sentence.
         message: String,

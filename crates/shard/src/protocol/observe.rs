@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::state::{Deleted, Held, LAST_EPOCH, Phase, Protocol, Purpose, Seen};
 use super::{Acquired, Action, LostBecause, Note, WriteError, Written};
-use crate::{Lease, LeaseKey, Moment};
+use crate::{Lease, LeaseKey, MemberState, Moment};
 
 /// How often the deletion of the own member lease is tried when it met another version.
 const CONFLICTS_ON_LEAVING: u32 = 3;
@@ -186,7 +186,8 @@ impl Protocol {
             (Purpose::Announce, _) => {
                 self.member_renewed = Some(sent);
                 self.was_member = true;
-                if self.disagreement.is_none() && self.phase == Phase::Joining {
+                let is_acting = lease.member.as_ref().is_some_and(|info| info.state == MemberState::Acting);
+                if is_acting && self.disagreement.is_none() && self.phase == Phase::Joining {
                     self.announced = Some(now);
                     self.wants_list = Some(true);
                 }

@@ -45,7 +45,7 @@ impl Protocol {
         is_gone
     }
 
-    fn give_up(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
+    pub(super) fn give_up(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
         let key = LeaseKey::Shard(shard);
         if self.drop_if_handed_over(shard, actions) {
             return;

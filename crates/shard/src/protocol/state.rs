@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Action, Event, LostBecause, Note, Standing};
+use super::{Action, ApiServerShards, Event, LostBecause, Note, Standing};
 use crate::{Lease, LeaseKey, Moment, Settings};
 
 /// Member leases are collected after so many durations without a change.
@@ -122,6 +122,11 @@ pub struct Protocol {
     /// Whether this process ever wrote its member lease.
     pub(super) was_member: bool,
     pub(super) warned_of: BTreeSet<String>,
+    /// What the API server said last; [`ApiServerShards::NoAnswer`] until it did.
+    pub(super) api_server: ApiServerShards,
+    pub(super) is_asking: bool,
+    /// On the monotonic clock: when it is asked.
+    pub(super) next_ask: Option<Duration>,
     pub(super) has_left: bool,
     /// How often the member lease could not be deleted because it had changed.
     pub(super) conflicts_on_leaving: u32,
@@ -131,6 +136,7 @@ pub struct Protocol {
 impl Protocol {
     /// A replica that has just started.
     pub fn new(settings: Settings, now: Moment) -> Self {
+        let asks = settings.asks_api_server;
         Self {
             settings,
             phase: Phase::Joining,
@@ -160,6 +166,9 @@ impl Protocol {
             withdrawals: 0,
             was_member: false,
             warned_of: BTreeSet::new(),
+            api_server: if asks { ApiServerShards::NoAnswer } else { ApiServerShards::Unsaid },
+            is_asking: false,
+            next_ask: asks.then_some(now.monotonic),
             has_left: false,
             conflicts_on_leaving: 0,
             has_twin: false,
@@ -209,6 +218,7 @@ impl Protocol {
                     self.lose(shard, LostBecause::OlderEpoch, &mut actions);
                 }
             }
+            Event::ApiServerCounts(answer) => self.take_in_count(answer, now, &mut actions),
             Event::Stop => {
                 if matches!(self.phase, Phase::Joining | Phase::Acting) {
                     self.phase = Phase::Stopping;
@@ -237,6 +247,11 @@ impl Protocol {
 
     /// How this replica stands.
     pub fn standing(&self, now: Moment) -> Standing {
+        if matches!(self.phase, Phase::Joining | Phase::Acting)
+            && let Some(message) = self.disagreement_with_api_server()
+        {
+            return Standing::Waiting { message };
+        }
         match self.phase {
             Phase::Joining | Phase::Acting
                 if self.was_member && self.disagreement.is_none() && !self.is_live(now) =>
@@ -255,6 +270,11 @@ impl Protocol {
                         self.settings.replica_id
                     ),
                 },
+                (None, None) if self.heard.is_some() && !self.has_api_server_answered() => {
+                    Standing::Joining {
+                        message: "the API server has not said yet how many shards it counts".to_owned(),
+                    }
+                }
                 (None, None) => {
                     Standing::Joining { message: "the leases were not read and written yet".to_owned() }
                 }
@@ -285,7 +305,9 @@ impl Protocol {
             Phase::Joining => self.join(now, actions),
             Phase::Acting => {
                 self.renew_member(now, actions);
-                if self.phase == Phase::Acting {
+                if self.phase == Phase::Acting && self.disagreement_with_api_server().is_some() {
+                    self.withdraw(now, actions);
+                } else if self.phase == Phase::Acting {
                     self.divide(now);
                     self.tend_shards(now, actions);
                 }
@@ -294,6 +316,7 @@ impl Protocol {
             Phase::Ended => {}
         }
         if self.phase != Phase::Ended {
+            self.ask_when_due(now, actions);
             self.list_when_due(now, actions);
         }
     }
@@ -309,6 +332,9 @@ impl Protocol {
         }
         self.owed.extend(self.held.keys().map(|shard| LeaseKey::Shard(*shard)));
         self.wants_list = Some(true);
+        if self.settings.asks_api_server {
+            self.next_ask = Some(now.monotonic);
+        }
         self.collect_dead_members(now, actions);
     }
 
@@ -400,6 +426,9 @@ impl Protocol {
         };
         if !self.is_listing {
             consider(self.next_list);
+        }
+        if !self.is_asking {
+            self.next_ask.into_iter().for_each(&mut consider);
         }
         for (key, at) in &self.retry_at {
             if !self.writing.contains_key(key) {

@@ -1,4 +1,5 @@
 mod agreement;
+mod api_server;
 mod checks;
 mod clock;
 mod contract;

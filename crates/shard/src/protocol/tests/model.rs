@@ -145,7 +145,8 @@ impl State {
                         self.takeovers = 1;
                     }
                 }
-                Action::Note(_) | Action::End => {}
+                // The model's replicas ask nothing.
+                Action::Note(_) | Action::End | Action::AskApiServer => {}
                 Action::Drain { shard, epoch } => {
                     self.draining[index].insert(shard, epoch);
                     self.send(0, index, What::Answer(Event::Drained { shard, epoch }));

@@ -9,8 +9,8 @@ use super::checks::Checks;
 use super::clock::Clock;
 use super::store::Store;
 use crate::{
-    Action, Event, Lease, LeaseKey, Moment, Note, ProcessKind, Protocol, Settings, Standing, WriteError,
-    WriteOp,
+    Action, ApiServerShards, Event, Lease, LeaseKey, Moment, Note, ProcessKind, Protocol, Settings, Standing,
+    WriteError, WriteOp,
 };
 
 pub(super) const fn s(seconds: u64) -> Duration {
@@ -98,6 +98,8 @@ pub(super) struct World {
     /// How long the writes under way go on after a drain began.
     pub(super) drain: Duration,
     pub(super) notes: Vec<(Duration, usize, Note)>,
+    /// What the API server says to those that ask it.
+    pub(super) api_server: ApiServerShards,
     pub(super) checks: Checks,
 }
 
@@ -112,6 +114,7 @@ impl World {
             latency: ms(5),
             drain: ms(100),
             notes: Vec::new(),
+            api_server: ApiServerShards::Unsaid,
             checks: Checks::default(),
         }
     }
@@ -281,7 +284,7 @@ impl World {
                     Pending::Deliver { replica: index, event: Event::Drained { shard, epoch } },
                 );
             }
-            Action::List { .. } | Action::Write { .. } => {
+            Action::List { .. } | Action::Write { .. } | Action::AskApiServer => {
                 if let Action::Write { op, lease } = &action {
                     Checks::written(self, index, *op, lease);
                 }
@@ -307,6 +310,7 @@ impl World {
             Action::Write { lease, .. } => {
                 Event::Written { key: lease.key.clone(), sent, outcome: Err(WriteError::Failed) }
             }
+            Action::AskApiServer => Event::ApiServerCounts(ApiServerShards::NoAnswer),
             _ => Event::ListFailed,
         };
         let deadline = self.replicas[replica].protocol.settings().request_deadline();
@@ -328,6 +332,7 @@ impl World {
                 let (version, leases) = self.store.list(lag);
                 Event::Listed { sent, is_consistent: *is_consistent, version, leases }
             }
+            Action::AskApiServer => Event::ApiServerCounts(self.api_server),
             Action::Note(_) | Action::Drain { .. } | Action::End => return,
         };
         let back = self.latency + network.delay;
