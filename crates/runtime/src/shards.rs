@@ -241,14 +241,17 @@ impl Shards {
 
     fn publish(&self) {
         let now = self.inner.clock.moment();
-        let owned: OwnedShards = self
-            .inner
-            .terms
-            .lock()
-            .iter()
-            .filter(|(_, term)| term.may_start(now))
-            .map(|(shard, term)| (*shard, term.epoch))
-            .collect();
+        let published = self.owned();
+        let owned: OwnedShards = {
+            let terms = self.inner.terms.lock();
+            let owned = terms.iter().filter(|(_, term)| term.may_start(now));
+            let owned = owned.map(|(shard, term)| (*shard, term.epoch));
+            // Called at each step of the driver, and nearly always nothing changed.
+            if owned.clone().eq(published.iter().map(|(shard, epoch)| (*shard, *epoch))) {
+                return;
+            }
+            owned.collect()
+        };
         self.inner.owned.send_if_modified(|published| {
             let is_news = **published != owned;
             if is_news {
@@ -266,6 +269,7 @@ impl Term {
 
     fn change(&self, change: impl FnOnce(&mut TermState)) {
         change(&mut self.state.lock());
+        // Also when nothing changed: clocks may have been set, and who waits looks at them anew.
         self.changed.notify_waiters();
     }
 }

@@ -43,12 +43,16 @@ impl Assignment {
 fn rendezvous(members: &[&str], shards: NonZeroU32) -> Vec<usize> {
     let count = shards.get() as usize;
     let (quota, mut extra) = (count / members.len(), count % members.len());
-    let mut scores: Vec<(u32, usize, usize)> = (0..count)
-        .flat_map(|shard| {
-            members.iter().enumerate().map(move |(member, id)| (score(id, shard), shard, member))
-        })
-        .collect();
-    scores.sort_unstable_by(|a, b| b.cmp(a));
+    let mut scores = Vec::with_capacity(count * members.len());
+    for shard in 0..count {
+        let digits = shard.to_string();
+        scores.extend(members.iter().enumerate().map(|(member, id)| (score(id, &digits), shard, member)));
+    }
+    // As one number each: a comparison is one of numbers then.
+    let as_number = |(score, shard, member): &(u32, usize, usize)| {
+        u128::from(*score) << 96 | (*shard as u128) << 64 | *member as u128
+    };
+    scores.sort_unstable_by_key(|entry| std::cmp::Reverse(as_number(entry)));
     let mut owners = vec![usize::MAX; count];
     let mut owned = vec![0_usize; members.len()];
     for (_, shard, member) in scores {
@@ -68,8 +72,8 @@ fn rendezvous(members: &[&str], shards: NonZeroU32) -> Vec<usize> {
 }
 
 /// FNV-1a alone keeps near inputs near; the finaliser of MurmurHash3 spreads them.
-fn score(member: &str, shard: usize) -> u32 {
-    let mut hash = fnv1a(member.bytes().chain(std::iter::once(b'#')).chain(shard.to_string().bytes()));
+fn score(member: &str, shard: &str) -> u32 {
+    let mut hash = fnv1a(member.bytes().chain(std::iter::once(b'#')).chain(shard.bytes()));
     hash ^= hash >> 16;
     hash = hash.wrapping_mul(0x85eb_ca6b);
     hash ^= hash >> 13;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::seen::Span;
 use super::state::{COLLECT_AFTER_DURATIONS, Phase, Protocol, Purpose, Seen};
 use super::{Action, LostBecause, Note, WriteOp};
 use crate::settings::LONGEST_LEASE_DURATION;
@@ -45,7 +46,7 @@ impl Protocol {
 
     fn own_lease(&self, state: MemberState, now: Moment) -> Lease {
         let settings = &self.settings;
-        let key = self.own_key();
+        let key = self.own_key.clone();
         let known = self.seen.get(&key).map(|seen| &seen.lease);
         let is_mine = known.is_some_and(|known| self.is_mine(known));
         Lease {
@@ -98,7 +99,7 @@ impl Protocol {
         if !self.has_api_server_answered() {
             return;
         }
-        if !self.may_write(&self.own_key(), now) {
+        if !self.may_write(&self.own_key, now) {
             return;
         }
         let is_announced = self.announced.is_some();
@@ -139,7 +140,7 @@ impl Protocol {
     /// Whether the own member lease is another process's, or was a moment ago, and has not ended. Ends
     /// this process when the other one is alive.
     fn meets_foreign(&mut self, now: Moment, actions: &mut Vec<Action>) -> bool {
-        let Some(seen) = self.seen.get(&self.own_key()) else {
+        let Some(seen) = self.seen.get(&self.own_key) else {
             self.foreign = None;
             return false;
         };
@@ -209,7 +210,7 @@ impl Protocol {
                 self.lose_all(&LostBecause::Disagreement, actions);
                 self.announce_at = now.monotonic + self.pause_after_withdrawal();
                 actions.push(Action::Note(Note::Disagreement { replica, message, is_waiting: true }));
-                if self.may_write(&self.own_key(), now) {
+                if self.may_write(&self.own_key, now) {
                     self.write_own(MemberState::Waiting, Purpose::Announce, now, actions);
                 }
             }
@@ -267,14 +268,13 @@ impl Protocol {
     }
 
     pub(super) fn renew_member(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let key = self.own_key();
-        match self.seen.get(&key) {
+        match self.seen.get(&self.own_key) {
             Some(seen) if self.is_anothers(&seen.lease) => {
                 self.end_as_twin(actions);
                 return;
             }
             // Edited by hand: it is written again at once.
-            Some(seen) if !self.is_mine(&seen.lease) => _ = self.owed.insert(key.clone()),
+            Some(seen) if !self.is_mine(&seen.lease) => _ = self.owed.insert(self.own_key.clone()),
             Some(_) => {}
             // Deleted: a peer with other settings may have started since.
             None => {
@@ -283,14 +283,30 @@ impl Protocol {
                 return;
             }
         }
-        if self.owed.contains(&key) && self.may_write(&key, now) {
+        if self.owed.contains(&self.own_key) && self.may_write(&self.own_key, now) {
             self.write_own(MemberState::Acting, Purpose::Renew, now, actions);
         }
+    }
+
+    /// What follows from the peers' leases, when one of them changed or ended since the last time. Else both
+    /// would find what they found then.
+    pub(super) fn look_at_peers(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if self.concluded.division.is_some_and(|division| division.contains(&self.seen, now.monotonic)) {
+            return;
+        }
         self.warn_of_peers(now, actions);
+        self.divide(now);
+        #[cfg(feature = "mutants")]
+        if self.settings.has(crate::Mutant::WallClockExpiry) {
+            return;
+        }
+        let members = self.seen.iter().filter(|(key, _)| matches!(key, LeaseKey::Member(_)));
+        let ends = members.map(|(_, seen)| self.end_of(seen));
+        self.concluded.division = Some(Span::new(&self.seen, now.monotonic, ends));
     }
 
     /// Peers that run with other settings do not act, but people should know of them.
-    fn warn_of_peers(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    pub(super) fn warn_of_peers(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let mut told = Vec::new();
         for (id, lease, info) in self.live_peers(now) {
             let message = if !self.fits(info) {
@@ -325,7 +341,7 @@ impl Protocol {
     }
 
     /// Computes which shards are this replica's.
-    pub(super) fn divide(&mut self, now: Moment) {
+    fn divide(&mut self, now: Moment) {
         let mut members: Vec<&str> = self
             .live_peers(now)
             .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
@@ -333,10 +349,15 @@ impl Protocol {
             .collect();
         members.push(&self.settings.replica_id);
         members.sort_unstable();
+        if self.concluded.members.as_ref().is_some_and(|known| *known == members) {
+            return;
+        }
         let own = members.iter().position(|id| *id == self.settings.replica_id);
         let owners = self.settings.assignment.divide(&members, self.settings.shards);
+        let members = members.into_iter().map(str::to_owned).collect();
         self.wanted =
             (0_u32..).zip(owners).filter(|(_, owner)| Some(*owner) == own).map(|(shard, _)| shard).collect();
+        self.concluded.members = Some(members);
     }
 
     /// Deletes the member leases of replicas that have been dead for long. Only the first of the live

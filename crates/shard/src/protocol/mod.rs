@@ -30,6 +30,7 @@
 
 mod members;
 mod observe;
+mod seen;
 mod server;
 mod shards;
 mod state;

@@ -76,7 +76,7 @@ impl Protocol {
     /// waits. Until then it counts as acting, so that no peer with the right count begins before its writes
     /// have ended.
     pub(super) fn withdraw(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        self.wanted.clear();
+        self.want_none();
         for shard in self.held.keys().copied().collect::<Vec<_>>() {
             self.give_up(shard, now, actions);
         }
@@ -91,11 +91,10 @@ impl Protocol {
         self.announced = None;
         let says_so = self
             .seen
-            .get(&self.own_key())
+            .get(&self.own_key)
             .and_then(|seen| seen.lease.member.as_ref())
             .is_some_and(|member| member.state == MemberState::Waiting);
-        if self.may_write(&self.own_key(), now)
-            && (!says_so || now.monotonic >= self.renewal_of_waiting_due())
+        if self.may_write(&self.own_key, now) && (!says_so || now.monotonic >= self.renewal_of_waiting_due())
         {
             self.write_own(MemberState::Waiting, Purpose::Announce, now, actions);
         }

@@ -1,20 +1,18 @@
 //! Acquiring, renewing and releasing shards.
 
-use super::state::{LAST_EPOCH, Phase, Protocol, Purpose};
+use super::state::{Held, LAST_EPOCH, Phase, Protocol, Purpose};
 use super::{Acquired, Action, LostBecause, Note, WriteOp};
 use crate::{Lease, LeaseKey, Moment};
 
 impl Protocol {
     pub(super) fn tend_shards(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        for shard in self.wanted.clone() {
-            if !self.held.contains_key(&shard) {
-                self.acquire(shard, now, actions);
-            }
+        let missing = self.wanted.iter().filter(|shard| !self.held.contains_key(shard));
+        for shard in missing.copied().collect::<Vec<_>>() {
+            self.acquire(shard, now, actions);
         }
-        for shard in self.held.keys().copied().collect::<Vec<_>>() {
-            if !self.wanted.contains(&shard) {
-                self.give_up(shard, now, actions);
-            }
+        let others = self.held.keys().filter(|shard| !self.wanted.contains(shard));
+        for shard in others.copied().collect::<Vec<_>>() {
+            self.give_up(shard, now, actions);
         }
         self.keep_what_is_held(now, actions);
     }
@@ -23,7 +21,9 @@ impl Protocol {
     /// again meanwhile is handed over nevertheless: its release may have been stored already, and a drain
     /// that ended says nothing of writes that began after it.
     pub(super) fn keep_what_is_held(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        for shard in self.held.keys().copied().collect::<Vec<_>>() {
+        let is_due =
+            |(shard, held): &(&u32, &Held)| held.is_draining || self.owed.contains(&LeaseKey::Shard(**shard));
+        for shard in self.held.iter().filter(is_due).map(|(shard, _)| *shard).collect::<Vec<_>>() {
             if self.held.get(&shard).is_some_and(|held| held.is_draining) {
                 self.give_up(shard, now, actions);
             }
@@ -150,7 +150,7 @@ impl Protocol {
 
     /// Gives up all shards, then leaves when that was asked for, then ends.
     pub(super) fn stop(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        self.wanted.clear();
+        self.want_none();
         for shard in self.held.keys().copied().collect::<Vec<_>>() {
             self.give_up(shard, now, actions);
         }
@@ -158,7 +158,7 @@ impl Protocol {
         if !self.held.is_empty() || !self.writing.is_empty() {
             return;
         }
-        let key = self.own_key();
+        let key = self.own_key.clone();
         if self.settings.release_member_on_exit
             && !self.has_left
             && let Some(seen) = self.seen.get(&key).filter(|seen| self.is_mine(&seen.lease))

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::seen::{Concluded, SeenLeases, Span};
 use super::{Action, ApiServerShards, Event, LostBecause, Note, Standing};
 use crate::{Lease, LeaseKey, Moment, Settings};
 
@@ -82,7 +83,9 @@ pub struct Protocol {
     pub(super) phase: Phase,
     /// On the monotonic clock: the last step.
     pub(super) stepped: Duration,
-    pub(super) seen: BTreeMap<LeaseKey, Seen>,
+    pub(super) own_key: LeaseKey,
+    pub(super) seen: SeenLeases,
+    pub(super) concluded: Concluded,
     /// On the monotonic clock: when the last answer to a read came.
     pub(super) heard: Option<Duration>,
     pub(super) is_listing: bool,
@@ -138,10 +141,12 @@ impl Protocol {
     pub fn new(settings: Settings, now: Moment) -> Self {
         let asks = settings.asks_api_server;
         Self {
+            own_key: LeaseKey::Member(settings.replica_id.clone()),
             settings,
             phase: Phase::Joining,
             stepped: now.monotonic,
-            seen: BTreeMap::new(),
+            seen: SeenLeases::default(),
+            concluded: Concluded::default(),
             heard: None,
             is_listing: false,
             has_failed_to_list: false,
@@ -306,9 +311,10 @@ impl Protocol {
             Phase::Acting => {
                 self.renew_member(now, actions);
                 if self.phase == Phase::Acting && self.disagreement_with_api_server().is_some() {
+                    self.warn_of_peers(now, actions);
                     self.withdraw(now, actions);
                 } else if self.phase == Phase::Acting {
-                    self.divide(now);
+                    self.look_at_peers(now, actions);
                     self.tend_shards(now, actions);
                 }
             }
@@ -319,6 +325,9 @@ impl Protocol {
             self.ask_when_due(now, actions);
             self.list_when_due(now, actions);
         }
+        if self.ends_of_members().is_none() {
+            self.concluded.ends = Some(Span::new(&self.seen, self.stepped, self.member_ends()));
+        }
     }
 
     fn begin_interval(&mut self, now: Moment, actions: &mut Vec<Action>) {
@@ -328,7 +337,7 @@ impl Protocol {
             self.next_renew = now.monotonic + self.settings.renew_interval;
         }
         if self.phase != Phase::Joining {
-            self.owed.insert(self.own_key());
+            self.owed.insert(self.own_key.clone());
         }
         self.owed.extend(self.held.keys().map(|shard| LeaseKey::Shard(*shard)));
         self.wants_list = Some(true);
@@ -383,8 +392,8 @@ impl Protocol {
     pub(super) fn rejoin(&mut self) {
         self.phase = Phase::Joining;
         self.announced = None;
-        self.wanted.clear();
-        self.owed.remove(&self.own_key());
+        self.want_none();
+        self.owed.remove(&self.own_key);
         self.wants_list = Some(true);
     }
 
@@ -410,8 +419,9 @@ impl Protocol {
         !self.writing.contains_key(key) && self.retry_at.get(key).is_none_or(|at| *at <= now.monotonic)
     }
 
-    pub(super) fn own_key(&self) -> LeaseKey {
-        LeaseKey::Member(self.settings.replica_id.clone())
+    pub(super) fn want_none(&mut self) {
+        self.wanted.clear();
+        (self.concluded.division, self.concluded.members) = (None, None);
     }
 
     /// When [`Event::Tick`] is due, on the monotonic clock.
@@ -446,7 +456,7 @@ impl Protocol {
         if self.disagreement.is_some() {
             consider(self.announce_at);
         }
-        if let (Some((_, _, since)), Some(seen)) = (&self.foreign, self.seen.get(&self.own_key())) {
+        if let (Some((_, _, since)), Some(seen)) = (&self.foreign, self.seen.get(&self.own_key)) {
             consider(since.monotonic + self.duration_of(&seen.lease));
         }
         self.consider_ends(&mut consider);
@@ -459,14 +469,32 @@ impl Protocol {
         if self.settings.has(crate::Mutant::TimerMissing) {
             return;
         }
-        for (key, seen) in &self.seen {
-            let concerns = match key {
-                LeaseKey::Member(id) => *id != self.settings.replica_id && seen.lease.holder.is_some(),
-                LeaseKey::Shard(shard) => self.wanted.contains(shard) && !self.held.contains_key(shard),
-            };
-            if concerns {
-                consider(seen.changed.monotonic + self.duration_of(&seen.lease));
+        match self.ends_of_members() {
+            Some(ends) => ends.until.into_iter().for_each(&mut *consider),
+            None => self.member_ends().for_each(&mut *consider),
+        }
+        for shard in self.wanted.iter().filter(|shard| !self.held.contains_key(shard)) {
+            if let Some(seen) = self.seen.get(&LeaseKey::Shard(*shard)) {
+                consider(self.end_of(seen));
             }
         }
+    }
+
+    /// On the monotonic clock: when a lease ends if it is not seen to change.
+    pub(super) fn end_of(&self, seen: &Seen) -> Duration {
+        seen.changed.monotonic + self.duration_of(&seen.lease)
+    }
+
+    /// When the leases of other members end.
+    fn member_ends(&self) -> impl Iterator<Item = Duration> {
+        self.seen.iter().filter_map(|(key, seen)| {
+            let is_others = matches!(key, LeaseKey::Member(id) if *id != self.settings.replica_id);
+            (is_others && seen.lease.holder.is_some()).then(|| self.end_of(seen))
+        })
+    }
+
+    /// The next of [`Protocol::member_ends`] after the last step, when that is known.
+    fn ends_of_members(&self) -> Option<Span> {
+        self.concluded.ends.filter(|ends| ends.contains(&self.seen, self.stepped))
     }
 }

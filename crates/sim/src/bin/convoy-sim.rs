@@ -14,7 +14,7 @@ use convoy_sim::{CASES, Options, Stats, run};
 const TRACE_LINES: usize = 300;
 
 const USAGE: &str = "usage: convoy-sim [--seeds N] [--first-seed S] [--hours H] [--threads T] [--keep-going]
-                  [--failed-seeds FOLDER] [--trace LINES] [--mutants]";
+                  [--failed-seeds FOLDER] [--trace LINES] [--mutants] [--each]";
 
 #[derive(Debug)]
 struct Arguments {
@@ -26,6 +26,7 @@ struct Arguments {
     trace_lines: usize,
     failed_seeds: Option<PathBuf>,
     mutants: bool,
+    each: bool,
 }
 
 fn parse() -> Option<Arguments> {
@@ -39,6 +40,7 @@ fn parse() -> Option<Arguments> {
         trace_lines: TRACE_LINES,
         failed_seeds: None,
         mutants: false,
+        each: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -51,6 +53,7 @@ fn parse() -> Option<Arguments> {
             "--failed-seeds" => parsed.failed_seeds = Some(words.next()?.into()),
             "--keep-going" => parsed.keep_going = true,
             "--mutants" => parsed.mutants = true,
+            "--each" => parsed.each = true,
             _ => return None,
         }
     }
@@ -94,6 +97,10 @@ fn run_seeds(arguments: &Arguments) -> (Stats, Vec<(u64, String)>, u64) {
                     }
                     let outcome = run(&Options { minutes: arguments.minutes, ..Options::new(seed) });
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    if arguments.each {
+                        let violation = outcome.violation.as_deref().unwrap_or("holds");
+                        println!("run {seed}: {violation}; {:?}", outcome.stats);
+                    }
                     results.0.add(&outcome.stats);
                     results.2 += 1;
                     if let Some(violation) = outcome.violation {
