@@ -185,9 +185,9 @@ impl Hub {
         }
         let lists = &self.lists[index];
         let then = now.saturating_sub(lag);
-        let found = if lag == 0 { lists.back() } else { lists.iter().rev().find(|list| list.at <= then) };
-        found
-            .or(lists.front())
+        let after = lists.partition_point(|list| lag == 0 || list.at <= then);
+        lists
+            .get(after.saturating_sub(1))
             .map_or_else(|| (self.revision, Arc::default()), |list| (list.version, Arc::clone(&list.leases)))
     }
 

@@ -39,20 +39,20 @@ pub struct Outcome {
 }
 
 #[derive(Debug, Default)]
-struct Ready(Mutex<BTreeSet<u64>>);
+struct Ready(Mutex<Vec<usize>>);
 
 struct TaskWaker {
-    id: u64,
+    id: usize,
     ready: Arc<Ready>,
 }
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        self.ready.0.lock().insert(self.id);
+        self.ready.0.lock().push(self.id);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ready.0.lock().insert(self.id);
+        self.ready.0.lock().push(self.id);
     }
 }
 
@@ -67,8 +67,8 @@ struct Task {
 
 pub(crate) struct Runner {
     pub(crate) sim: Arc<Sim>,
-    tasks: BTreeMap<u64, Task>,
-    next_task: u64,
+    /// In the order in which they began; none is where one has ended.
+    tasks: Vec<Option<Task>>,
     ready: Arc<Ready>,
     quiet: Quiet,
 }
@@ -172,7 +172,7 @@ impl Runner {
             to_kill: Vec::new(),
         };
         let sim = Arc::new(Sim { now, schedule, world: Mutex::new(world) });
-        Self { sim, tasks: BTreeMap::new(), next_task: 0, ready: Arc::default(), quiet: Quiet::default() }
+        Self { sim, tasks: Vec::new(), ready: Arc::default(), quiet: Quiet::default() }
     }
 
     fn go_on(&mut self) {
@@ -198,13 +198,16 @@ impl Runner {
     /// Polls what is ready, in the order of the tasks' numbers, until nothing is.
     fn poll_all(&mut self) {
         let mut polls = 0;
+        let mut batch = Vec::new();
         loop {
-            let batch = std::mem::take(&mut *self.ready.0.lock());
+            std::mem::swap(&mut batch, &mut *self.ready.0.lock());
             if batch.is_empty() {
                 return;
             }
-            for id in batch {
-                let Some(task) = self.tasks.get_mut(&id) else { continue };
+            batch.sort_unstable();
+            batch.dedup();
+            for id in batch.drain(..) {
+                let Some(task) = &mut self.tasks[id] else { continue };
                 let may_run = {
                     let world = self.sim.world.lock();
                     let node = &world.nodes[task.node];
@@ -214,9 +217,8 @@ impl Runner {
                 if !may_run {
                     continue;
                 }
-                let waker = task.waker.clone();
-                if task.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
-                    self.tasks.remove(&id);
+                if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
+                    self.tasks[id] = None;
                 }
             }
             polls += 1;
@@ -239,8 +241,9 @@ impl Runner {
             (std::mem::take(&mut world.to_resume), std::mem::take(&mut world.to_kill))
         };
         for node in resume {
-            let ids = self.tasks.iter().filter(|(_, task)| task.node == node).map(|(id, _)| *id);
-            self.ready.0.lock().extend(ids);
+            let is_there = |task: &Option<Task>| task.as_ref().is_some_and(|task| task.node == node);
+            let tasks = self.tasks.iter().enumerate().filter(|(_, task)| is_there(task));
+            self.ready.0.lock().extend(tasks.map(|(id, _)| id));
         }
         for pid in kill {
             self.kill(pid);
@@ -411,19 +414,18 @@ impl Runner {
         world.trace(now, Some(node), || line);
         drop(world);
         for (index, future) in process.tasks().into_iter().enumerate() {
-            let id = self.next_task;
-            self.next_task += 1;
+            let id = self.tasks.len();
             let waker = Waker::from(Arc::new(TaskWaker { id, ready: Arc::clone(&self.ready) }));
-            self.tasks.insert(id, Task { pid, node, is_worker: index > 0, future, waker });
-            self.ready.0.lock().insert(id);
+            self.tasks.push(Some(Task { pid, node, is_worker: index > 0, future, waker }));
+            self.ready.0.lock().push(id);
         }
     }
 
     /// Ends a process at once. Answers with its node.
     fn kill(&mut self, pid: u64) -> Option<usize> {
-        let ids: Vec<u64> =
-            self.tasks.iter().filter(|(_, task)| task.pid == pid).map(|(id, _)| *id).collect();
-        let tasks: Vec<Task> = ids.iter().filter_map(|id| self.tasks.remove(id)).collect();
+        let is_of = |task: &mut Option<Task>| task.as_ref().is_some_and(|task| task.pid == pid);
+        let places = self.tasks.iter_mut().filter_map(|task| is_of(task).then_some(task));
+        let tasks: Vec<Task> = places.filter_map(Option::take).collect();
         let sim = Arc::clone(&self.sim);
         let now = sim.now.get();
         let mut world = sim.world.lock();
