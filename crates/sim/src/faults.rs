@@ -644,5 +644,6 @@ impl World {
 }
 
 fn is_forged(key: &LeaseKey) -> bool {
-    matches!(key, LeaseKey::Member(id) if id.contains("forged"))
+    let LeaseKey::Member(id) = key else { return false };
+    id.strip_prefix(['a', 'z']).unwrap_or(id).starts_with("forged-")
 }

@@ -16,7 +16,7 @@ impl Protocol {
         sent: Moment,
         is_consistent: bool,
         version: u64,
-        leases: Vec<Arc<Lease>>,
+        leases: &[Arc<Lease>],
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
@@ -29,7 +29,7 @@ impl Protocol {
         if is_consistent {
             self.deleted.retain(|_, deleted| deleted.at.monotonic > sent.monotonic);
         }
-        let (news, is_all_listed) = self.compare(&leases, went_back);
+        let (news, is_all_listed) = self.compare(leases, went_back);
         for lease in news {
             let is_deleted = self.deleted.get(&lease.key).is_some_and(|deleted| deleted.uid == lease.uid);
             if is_deleted || self.is_older_than_known(&lease.key, lease.version(), sent, is_consistent) {

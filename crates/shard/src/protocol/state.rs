@@ -199,7 +199,7 @@ impl Protocol {
                 self.is_listing = false;
                 self.has_failed_to_list = false;
                 self.heard = Some(now.monotonic);
-                self.take_in_list(sent, is_consistent, version, leases, now, &mut actions);
+                self.take_in_list(sent, is_consistent, version, &leases, now, &mut actions);
             }
             Event::ListFailed => {
                 self.is_listing = false;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::checks::Checks;
 use super::clock::Clock;
 use super::store::Store;
+use crate::protocol::seen::Concluded;
 use crate::{
     Action, ApiServerShards, Event, Lease, LeaseKey, Moment, Note, ProcessKind, Protocol, Settings, Standing,
     WriteError, WriteOp,
@@ -260,7 +261,14 @@ impl World {
             replica.draining.remove(shard);
         }
         let moment = replica.clock.moment(self.now);
+        // What was concluded before must be what would be concluded now.
+        let mut anew = replica.protocol.clone();
+        anew.concluded = Concluded::default();
+        let expected = anew.step(event.clone(), moment);
+        anew.concluded = Concluded::default();
         let actions = replica.protocol.step(event, moment);
+        assert_eq!((&actions, &replica.protocol), (&expected, &anew));
+        assert_eq!(replica.protocol.next_wakeup(), anew.next_wakeup());
         let held = replica.protocol.held();
         // A lost shard's writes are given up at once.
         replica.draining.retain(|shard, epoch| held.get(shard).is_some_and(|held| held.epoch == *epoch));
