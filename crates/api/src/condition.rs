@@ -49,6 +49,12 @@ pub mod reason {
     pub const GIT_AUTHENTICATION_FAILED: &str = "GitAuthenticationFailed";
     /// The branch, tag or commit does not exist.
     pub const GIT_REFERENCE_NOT_FOUND: &str = "GitReferenceNotFound";
+    /// The Helm repository or OCI registry could not be reached or answered wrongly.
+    pub const REGISTRY_UNREACHABLE: &str = "RegistryUnreachable";
+    /// The Helm repository or OCI registry refused our credentials.
+    pub const REGISTRY_AUTHENTICATION_FAILED: &str = "RegistryAuthenticationFailed";
+    /// The chart, the version, the tag or the digest does not exist in the registry.
+    pub const VERSION_NOT_FOUND: &str = "VersionNotFound";
     /// The tree breaks a limit or a rule (size, number of files, a link that leaves it).
     pub const ARTIFACT_REFUSED: &str = "ArtifactRefused";
     /// The render store could not be read or written.

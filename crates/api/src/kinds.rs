@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use crate::git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
+use crate::helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 use crate::release::{Release, ReleaseSpec, ReleaseStatus};
 use crate::release_inventory::{ReleaseInventory, ReleaseInventorySpec};
 use crate::schema::{object, structural};
@@ -139,6 +140,27 @@ pub fn kinds() -> Vec<KindInfo> {
                     0,
                     "The revision that was last fetched",
                 ),
+                column("URL", "string", ".spec.url", 1, "Where the repository is"),
+                AGE,
+                MESSAGE,
+            ],
+        },
+        KindInfo {
+            kind: "HelmRegistry",
+            plural: HelmRegistry::PLURAL,
+            singular: HelmRegistry::SINGULAR,
+            short_names: &["helmreg"],
+            categories: &["convoy"],
+            scope: Scope::Namespaced,
+            has_status: true,
+            schema: object::<HelmRegistrySpec>(
+                "A HelmRegistry is an HTTP(S) Helm repository that Releases take charts from.",
+                Some(structural::<HelmRegistryStatus>()),
+            ),
+            columns: vec![
+                READY,
+                STATUS,
+                column("Charts", "integer", ".status.charts", 0, "Charts in the index"),
                 column("URL", "string", ".spec.url", 1, "Where the repository is"),
                 AGE,
                 MESSAGE,

@@ -14,6 +14,7 @@ mod cluster;
 mod condition;
 mod duration;
 mod git_repository;
+mod helm_registry;
 mod kinds;
 mod object;
 mod release;
@@ -29,12 +30,13 @@ pub use duration::{Duration, ParseDurationError};
 pub use git_repository::{
     ArtifactStatus, GitReference, GitRepository, GitRepositorySpec, GitRepositoryStatus, LocalReference,
 };
+pub use helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};
 pub use release::{
-    ApplyPolicy, ConflictPolicy, DeletionPolicy, DriftMode, DriftPolicy, GitSource, HelmRender, HistoryEntry,
-    ManifestsRender, Outcome, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus, ValuesKind,
-    ValuesReference, WriterStatus,
+    ApplyPolicy, ConflictPolicy, DeletionPolicy, DriftMode, DriftPolicy, GitSource, HelmRender, HelmSource,
+    HistoryEntry, ManifestsRender, Outcome, Release, ReleaseRender, ReleaseSource, ReleaseSpec,
+    ReleaseStatus, ValuesKind, ValuesReference, WriterStatus,
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,

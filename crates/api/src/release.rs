@@ -58,6 +58,9 @@ pub struct ReleaseSource {
     /// A folder of a Git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
+    /// A chart of a Helm repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helm: Option<HelmSource>,
 }
 
 /// A folder of a Git repository.
@@ -70,6 +73,22 @@ pub struct GitSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
+}
+
+/// A chart of a Helm repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HelmSource {
+    /// The HelmRegistry, in the same namespace.
+    pub registry_ref: LocalReference,
+    /// Name of the chart in the index.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"))]
+    pub chart: String,
+    /// A version, or a range such as ">=6 <7", of which the newest version is taken. Pre-releases are taken only
+    /// when the range names one, as in ">=6-0". Default: the newest version that is no pre-release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub version: Option<String>,
 }
 
 /// How a source becomes objects: at most one field is set.

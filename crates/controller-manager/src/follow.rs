@@ -3,12 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use convoy_api::{Cluster, GitRepository, Release, ReleaseInventory};
+use convoy_api::{Cluster, GitRepository, HelmRegistry, Release, ReleaseInventory};
 use convoy_runtime::{LookedShards, ShardNews, Sharded, Shutdown, Store, StoreKey, WorkQueue, store_key};
 
+use crate::artifacts::Wanted;
 use crate::cluster::Contacts;
 use crate::duties::Duties;
 use crate::git_repository::GitRepositories;
+use crate::helm_registry::HelmRegistries;
 use crate::release::Releases;
 use crate::release::index::release_of;
 use crate::targets::Targets;
@@ -17,6 +19,8 @@ use crate::targets::Targets;
 #[derive(Clone)]
 pub(crate) struct Queues {
     pub(crate) repositories: Arc<WorkQueue<StoreKey>>,
+    pub(crate) helm_registries: Arc<WorkQueue<StoreKey>>,
+    pub(crate) wanted: Arc<WorkQueue<Wanted>>,
     pub(crate) clusters: Arc<WorkQueue<StoreKey>>,
     pub(crate) releases: Arc<WorkQueue<StoreKey>>,
 }
@@ -25,6 +29,7 @@ pub(crate) struct Queues {
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) repositories: Store<GitRepository>,
+    pub(crate) helm_registries: Store<HelmRegistry>,
     pub(crate) clusters: Store<Cluster>,
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,
@@ -38,6 +43,7 @@ pub(crate) struct Follower {
     pub(crate) targets: Targets,
     pub(crate) contacts: Contacts,
     pub(crate) repositories: Arc<GitRepositories>,
+    pub(crate) helm_registries: Arc<HelmRegistries>,
     pub(crate) releases: Arc<Releases>,
 }
 
@@ -75,12 +81,15 @@ impl Follower {
     fn let_go(&self) {
         let is_ours = |key: &StoreKey| self.duties.is_open(self.duties.shard_of(key));
         self.queues.repositories.retain(is_ours);
+        self.queues.helm_registries.retain(is_ours);
         self.queues.clusters.retain(is_ours);
         let releases = self.releases_of(|shard| self.duties.is_open(shard));
         self.queues.releases.retain(|key| releases.contains(key));
         self.targets.retain(is_ours);
         self.contacts.retain(is_ours);
         self.repositories.forget();
+        self.helm_registries.retain(is_ours);
+        self.releases.sources.artifacts.retain_shards(|shard| self.duties.is_open(shard));
         self.releases.retain_shards(|shard| self.duties.is_open(shard));
     }
 
@@ -89,6 +98,9 @@ impl Follower {
         let is_theirs = |key: &StoreKey| shards.contains(&self.duties.shard_of(key));
         for repository in self.stores.repositories.filter(|object| is_theirs(&store_key(object))) {
             self.queues.repositories.add(store_key(&*repository));
+        }
+        for registry in self.stores.helm_registries.filter(|object| is_theirs(&store_key(object))) {
+            self.queues.helm_registries.add(store_key(&*registry));
         }
         for cluster in self.stores.clusters.filter(|object| is_theirs(&store_key(object))) {
             self.queues.clusters.add(store_key(&*cluster));
@@ -134,11 +146,13 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
+    use crate::artifacts::Artifacts;
     use crate::cluster::{Cause, Circuits, Contact, Outcome};
     use crate::duties::Unowned;
     use crate::host::Host;
     use crate::release::index::InventoryIndex;
     use crate::release::{Look, Memory};
+    use crate::sources::Sources;
     use crate::targets::Connected;
 
     const SHARDS: u32 = 4;
@@ -188,7 +202,13 @@ mod tests {
     fn follower() -> Follower {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
         let queue = || WorkQueue::new(Backoff::default(), Arc::clone(&clock));
-        let queues = Queues { repositories: queue(), clusters: queue(), releases: queue() };
+        let queues = Queues {
+            repositories: queue(),
+            helm_registries: queue(),
+            wanted: WorkQueue::new(Backoff::default(), Arc::clone(&clock)),
+            clusters: queue(),
+            releases: queue(),
+        };
         let shards = Shards::all(NonZeroU32::new(SHARDS).unwrap(), Arc::clone(&clock));
         let clusters: Vec<String> = (0..SHARDS).map(cluster_of_shard).collect();
         let mut inventory: ReleaseInventory =
@@ -198,6 +218,7 @@ mod tests {
         let releases = clusters.iter().map(|cluster| release(&format!("on-{cluster}"), cluster));
         let stores = Stores {
             repositories: Store::of([]),
+            helm_registries: Store::of([]),
             clusters: Store::of(
                 clusters.iter().map(|name| named(name, |object: &mut Cluster| &mut object.metadata)),
             ),
@@ -223,6 +244,22 @@ mod tests {
             clock: Arc::clone(&clock),
             stored: Default::default(),
         });
+        let helm_registries = Arc::new(HelmRegistries {
+            host: host.clone(),
+            duties: duties.clone(),
+            registries: stores.helm_registries.clone(),
+            fetcher: Fetcher::new(FetcherOptions::default()),
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            seen: Default::default(),
+        });
+        let artifacts = Arc::new(Artifacts::new(
+            host.clone(),
+            stores.helm_registries.clone(),
+            Fetcher::new(FetcherOptions::default()),
+            store.clone(),
+            (Arc::clone(&queues.wanted), Arc::clone(&queues.releases)),
+        ));
         let releases = Arc::new(Releases {
             host,
             duties: duties.clone(),
@@ -230,7 +267,7 @@ mod tests {
             inventories: stores.inventories.clone(),
             index: Arc::new(InventoryIndex::default()),
             clusters: stores.clusters.clone(),
-            repositories: stores.repositories.clone(),
+            sources: Sources { repositories: stores.repositories.clone(), artifacts },
             targets: targets.clone(),
             contacts: contacts.clone(),
             observers: None,
@@ -239,7 +276,7 @@ mod tests {
             prepared: Default::default(),
             memory: Default::default(),
         });
-        Follower { duties, stores, queues, targets, contacts, repositories, releases }
+        Follower { duties, stores, queues, targets, contacts, repositories, helm_registries, releases }
     }
 
     fn news(ready: &[(u32, u64)], lost: &[(u32, u64)]) -> ShardNews {

@@ -2,7 +2,10 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `artifacts` | fetches what Releases want of registries |
 //! | `git_repository` | fetches a repository, keeps its artifact in the render store |
+//! | `helm_registry` | reads the index of a Helm repository |
+//! | `sources` | the artifact that a Release names, whatever sort of source it comes from |
 //! | `cluster` | keeps contact with a target: client, discovery, conditions |
 //! | `release` | renders, plans, applies, prunes; deletes |
 //! | `duties` | which shards' work is this replica's, and in which term it began |
@@ -14,14 +17,18 @@
 //!
 //! Each controller gathers what it needs, decides by pure functions, and acts.
 
+mod artifacts;
 mod cluster;
 mod duties;
 mod follow;
 mod git_repository;
+mod helm_registry;
 mod host;
 mod observers;
 mod release;
 mod run;
+mod source_status;
+mod sources;
 mod targets;
 
 pub use observers::ObserverLeases;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use convoy_api::{Cluster, GitRepository, Kind, Release, ReleaseInventory, annotation};
+use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, Release, ReleaseInventory, annotation};
 use convoy_render::{OpenStoreError, RenderStore};
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
@@ -15,20 +15,26 @@ use convoy_runtime::{
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
 
+use crate::artifacts::{Artifacts, Wanted};
 use crate::cluster::{Circuits, Clusters, Contacts};
 use crate::duties::Duties;
 use crate::follow::{Follower, Queues, Stores};
 use crate::git_repository::GitRepositories;
+use crate::helm_registry::HelmRegistries;
 use crate::host::Host;
 use crate::observers::ObserverLeases;
 use crate::release::Releases;
 use crate::release::index::{InventoryIndex, release_of};
+use crate::sources::Sources;
 use crate::targets::Targets;
 
 /// The part's name in readiness.
 const PART: &str = "controller-manager";
 /// How many objects of a kind are worked on at a time.
 const CONCURRENT_FETCHES: usize = 8;
+/// How much is fetched for Releases from registries at a time, and how much of one registry.
+const CONCURRENT_ARTIFACTS: usize = 16;
+const CONCURRENT_ARTIFACTS_OF_A_REGISTRY: usize = 2;
 const CONCURRENT_CLUSTERS: usize = 64;
 /// How many Clusters that did not answer last are looked at at a time: the other slots are for those that do.
 const CONCURRENT_SILENT_CLUSTERS: usize = 16;
@@ -105,7 +111,9 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     let circuits = Circuits::new(Arc::clone(&options.clock), &options.metrics);
     let (queues, known_releases) = queues(&options.clock, &circuits);
     let index = Arc::new(InventoryIndex::default());
-    let (stores, looked) = watch(&options, &shutdown, &queues, &index, &mut tasks);
+    let known_artifacts: Arc<OnceLock<Arc<Artifacts>>> = Arc::default();
+    let watched = Watched { queues: &queues, index: &index, artifacts: &known_artifacts };
+    let (stores, looked) = watch(&options, &shutdown, watched, &mut tasks);
     // Set once.
     let _ = known_releases.set(stores.releases.clone());
     let targets = Targets::default();
@@ -113,20 +121,40 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     let duties = Duties::new(options.shards.clone());
     let host = Host::new(options.client.clone(), options.identity.replica_id.clone(), options.shards.clone());
 
+    let fetching = FetcherOptions {
+        scratch_dir: options.scratch_dir.clone(),
+        allow_file_urls: options.allow_file_urls,
+        user_agent: options.identity.user_agent(),
+        ..FetcherOptions::default()
+    };
     let repositories = Arc::new(GitRepositories {
         host: host.clone(),
         duties: duties.clone(),
         repositories: stores.repositories.clone(),
-        fetcher: Fetcher::new(FetcherOptions {
-            scratch_dir: options.scratch_dir.clone(),
-            allow_file_urls: options.allow_file_urls,
-            user_agent: options.identity.user_agent(),
-            ..FetcherOptions::default()
-        }),
+        fetcher: Fetcher::new(fetching.clone()),
         store: store.clone(),
         clock: Arc::clone(&options.clock),
         stored: Default::default(),
     });
+    let helm_registries = Arc::new(HelmRegistries {
+        host: host.clone(),
+        duties: duties.clone(),
+        registries: stores.helm_registries.clone(),
+        fetcher: Fetcher::new(fetching.clone()),
+        store: store.clone(),
+        clock: Arc::clone(&options.clock),
+        seen: Default::default(),
+    });
+    let artifacts = Arc::new(Artifacts::new(
+        host.clone(),
+        stores.helm_registries.clone(),
+        // Registries have limits of their own in the queue.
+        Fetcher::new(FetcherOptions { concurrent_fetches: CONCURRENT_ARTIFACTS, ..fetching }),
+        store.clone(),
+        (Arc::clone(&queues.wanted), Arc::clone(&queues.releases)),
+    ));
+    // Set once.
+    let _ = known_artifacts.set(Arc::clone(&artifacts));
     let clusters = Arc::new(Clusters {
         host: host.clone(),
         duties: duties.clone(),
@@ -146,7 +174,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         inventories: stores.inventories.clone(),
         index,
         clusters: stores.clusters.clone(),
-        repositories: stores.repositories.clone(),
+        sources: Sources { repositories: stores.repositories.clone(), artifacts: Arc::clone(&artifacts) },
         targets: targets.clone(),
         contacts: contacts.clone(),
         observers: options.observers.clone(),
@@ -162,6 +190,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         targets,
         contacts,
         repositories: Arc::clone(&repositories),
+        helm_registries: Arc::clone(&helm_registries),
         releases: Arc::clone(&releases),
     };
 
@@ -169,6 +198,20 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     tasks.spawn(
         "GitRepositories",
         unfailing(queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&repositories).reconcile(key))),
+    );
+    let (queue, until) = (Arc::clone(&queues.helm_registries), shutdown.clone());
+    tasks.spawn(
+        "HelmRegistries",
+        unfailing(
+            queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&helm_registries).reconcile(key)),
+        ),
+    );
+    let (queue, until) = (Arc::clone(&queues.wanted), shutdown.clone());
+    tasks.spawn(
+        "artifacts",
+        unfailing(
+            queue.run(CONCURRENT_ARTIFACTS, until, move |wanted| Arc::clone(&artifacts).reconcile(wanted)),
+        ),
     );
     let (queue, until) = (Arc::clone(&queues.clusters), shutdown.clone());
     tasks.spawn(
@@ -217,6 +260,12 @@ async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {
 fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<Store<Release>>>) {
     let backoff = |longest| Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(longest) };
     let repositories = WorkQueue::new(backoff(300), Arc::clone(clock));
+    let helm_registries = WorkQueue::new(backoff(300), Arc::clone(clock));
+    let of_a_registry = ClassLimit {
+        class_of: Arc::new(|wanted: &Wanted| Some(wanted.class())),
+        at_a_time: CONCURRENT_ARTIFACTS_OF_A_REGISTRY,
+    };
+    let wanted = WorkQueue::limited(backoff(300), of_a_registry, Arc::clone(clock));
     let circuits = circuits.clone();
     let silent = ClassLimit {
         class_of: Arc::new(move |cluster: &StoreKey| {
@@ -235,16 +284,26 @@ fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<
         at_a_time: CONCURRENT_RELEASES_OF_A_CLUSTER,
     };
     let releases = WorkQueue::limited(backoff(120), of_a_cluster, Arc::clone(clock));
-    (Queues { repositories, clusters, releases }, known)
+    (Queues { repositories, helm_registries, wanted, clusters, releases }, known)
 }
 
 impl Stores {
     async fn synced(&self) {
         self.repositories.synced().await;
+        self.helm_registries.synced().await;
         self.clusters.synced().await;
         self.releases.synced().await;
         self.inventories.synced().await;
     }
+}
+
+/// Who is told of changes.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    queues: &'a Queues,
+    index: &'a Arc<InventoryIndex>,
+    /// Set before any shard is opened.
+    artifacts: &'a Arc<OnceLock<Arc<Artifacts>>>,
 }
 
 /// Watches all kinds; each change wakes who has to do with it. What went because its shard was lost wakes
@@ -252,8 +311,7 @@ impl Stores {
 fn watch(
     options: &Options,
     shutdown: &Shutdown,
-    queues: &Queues,
-    index: &Arc<InventoryIndex>,
+    Watched { queues, index, artifacts }: Watched<'_>,
     tasks: &mut Supervisor,
 ) -> (Stores, LookedShards) {
     let caches = ShardCaches::new(
@@ -306,6 +364,28 @@ fn watch(
     );
     tasks.spawn("watch of GitRepositories", unfailing(feed));
 
+    let (queue, artifacts) = (Arc::clone(&queues.helm_registries), Arc::clone(artifacts));
+    let (helm_registries, feed) = watch_into::<HelmRegistry>(
+        options.client.clone(),
+        StoreOptions::default(),
+        Arc::clone(&options.clock),
+        shutdown.clone(),
+        move |change| {
+            let has_news = has_news(change, |new| &new.spec);
+            if has_news {
+                queue.add(change.key.clone());
+            }
+            let status =
+                |object: &Option<Arc<HelmRegistry>>| object.as_ref().map(|object| object.status.clone());
+            if (has_news || status(&change.old) != status(&change.new))
+                && let Some(artifacts) = artifacts.get()
+            {
+                artifacts.registry_changed(&Wanted::AnyChart { registry: change.key.clone() });
+            }
+        },
+    );
+    tasks.spawn("watch of HelmRegistries", unfailing(feed));
+
     let queue = Arc::clone(&queues.clusters);
     let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
     let (clusters, feed) = caches.watch::<Cluster, _>(move |change| {
@@ -340,7 +420,7 @@ fn watch(
         }
     });
     tasks.spawn("watch of ReleaseInventories", unfailing(feed));
-    (Stores { repositories, clusters, releases, inventories }, caches.looked())
+    (Stores { repositories, helm_registries, clusters, releases, inventories }, caches.looked())
 }
 
 /// Whether a change is one that the kind's own controller has to look at: it came, went, has another

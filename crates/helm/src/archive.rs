@@ -46,8 +46,12 @@ pub enum ArchiveError {
     Empty,
 }
 
-/// The files of a chart's archive, without the folder that they stand in.
-pub(crate) fn read(archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
+/// The files of a chart's archive (.tgz), without the folder that they stand in. Links are empty files, as
+/// for Helm.
+///
+/// # Errors
+/// When it is no archive, names something outside of its folder, or is too large.
+pub fn read(archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
     // Headers and padding come on top of the files.
     let limit = MAX_ARCHIVE + (MAX_FILES as u64) * 2048;
     let mut tar = tar::Archive::new(flate2::read::MultiGzDecoder::new(archive).take(limit));

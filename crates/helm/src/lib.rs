@@ -32,7 +32,7 @@ mod template;
 mod tree;
 mod values;
 
-pub use archive::ArchiveError;
+pub use archive::{ArchiveError, read as read_archive};
 pub use capabilities::{Capabilities, KubeVersion, KubeVersionError};
 pub use chart::{Chart, File, LoadError};
 pub use coalesce::TypeMismatch;

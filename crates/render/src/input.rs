@@ -19,7 +19,7 @@ const ENGINE: &str = concat!("convoy-render/", env!("CARGO_PKG_VERSION"), "/1");
 pub struct RenderInput<'a> {
     /// The source's files.
     pub artifact: &'a Artifact,
-    /// `spec.source.git.path`; empty for the root.
+    /// The folder of the artifact that is rendered; empty for the root.
     pub path: &'a str,
     /// `spec.render`.
     pub render: Option<&'a ReleaseRender>,

@@ -14,10 +14,12 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOpt
 use crate::blob::{self, BlobError};
 use crate::bundle::Bundle;
 use crate::digest::hex_of;
+use crate::kept::Kept;
 
 const ARTIFACTS: &str = "artifacts";
 const BUNDLES: &str = "bundles";
 const RENDERS: &str = "renders";
+pub(crate) const SOURCES: &str = "sources";
 /// Where the seed of charts' random values is kept.
 const SEED: &str = "seed";
 
@@ -166,6 +168,16 @@ impl RenderStore {
         }
     }
 
+    /// Whether there is an artifact with this digest. It is not read.
+    pub async fn has_artifact(&self, digest: &str) -> Result<bool, StoreError> {
+        let name = name_of(ARTIFACTS, digest)?;
+        match self.objects.head(&name).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(source) => Err(failed("read", name.as_ref(), source)),
+        }
+    }
+
     /// Keeps a bundle; returns its digest.
     pub async fn put_bundle(&self, bundle: &Bundle) -> Result<String, StoreError> {
         let payload = bundle.to_bytes();
@@ -220,7 +232,7 @@ impl RenderStore {
         Ok(self.bundle(&digest).await?.map(|bundle| (digest, bundle)))
     }
 
-    /// Deletes artifacts and bundles whose digest is not in `live`, and render keys whose bundle is gone,
+    /// Deletes artifacts and bundles whose digest is not in `live`, and what names an artifact or bundle that is gone,
     /// but nothing that was written after `before`: it may be about to be named.
     pub async fn collect_garbage(
         &self,
@@ -230,7 +242,7 @@ impl RenderStore {
         let mut collected = Collected::default();
         let mut garbage = Vec::new();
         let mut bundles = BTreeSet::new();
-        for folder in [ARTIFACTS, BUNDLES, RENDERS] {
+        for folder in [ARTIFACTS, SOURCES, BUNDLES, RENDERS] {
             let mut listed = self.objects.list(Some(&Path::from(folder)));
             while let Some(object) = listed.next().await {
                 let object = object.map_err(|source| failed("list", folder, source))?;
@@ -239,6 +251,7 @@ impl RenderStore {
                 let digest = format!("sha256:{hex}");
                 let is_live = match folder {
                     RENDERS => is_old && self.names_one_of(&object, &bundles).await,
+                    SOURCES => is_old && self.is_kept(&object, live).await,
                     _ => live.contains(&digest),
                 };
                 if is_live || !is_old {
@@ -266,7 +279,13 @@ impl RenderStore {
         payload.is_some_and(|digest| bundles.contains(String::from_utf8_lossy(&digest).as_ref()))
     }
 
-    async fn put(
+    async fn is_kept(&self, object: &ObjectMeta, live: &BTreeSet<String>) -> bool {
+        let payload = self.get(&object.location, None).await.ok().flatten();
+        let kept = payload.and_then(|payload| serde_json::from_slice::<Kept>(&payload).ok());
+        kept.is_some_and(|kept| live.contains(&kept.artifact.digest))
+    }
+
+    pub(crate) async fn put(
         &self,
         name: Path,
         payload: impl FnOnce() -> Vec<u8> + Send + 'static,
@@ -287,7 +306,7 @@ impl RenderStore {
         written.map(|_| ()).map_err(|source| failed("write", name.as_ref(), source))
     }
 
-    async fn get(&self, name: &Path, want: Option<&str>) -> Result<Option<Bytes>, StoreError> {
+    pub(crate) async fn get(&self, name: &Path, want: Option<&str>) -> Result<Option<Bytes>, StoreError> {
         let found = match self.objects.get(name).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             found => found.map_err(|source| failed("read", name.as_ref(), source))?,
@@ -306,7 +325,7 @@ impl RenderStore {
         }
     }
 
-    async fn damaged(&self, name: &Path, detail: String) -> StoreError {
+    pub(crate) async fn damaged(&self, name: &Path, detail: String) -> StoreError {
         // When this fails too, the next write still replaces it.
         let _ = self.delete(name).await;
         StoreError::Damaged { name: name.to_string(), detail }
@@ -324,7 +343,7 @@ fn failed(action: &'static str, name: &str, source: object_store::Error) -> Stor
     StoreError::Backend { action, name: name.to_owned(), source }
 }
 
-fn name_of(folder: &str, digest: &str) -> Result<Path, StoreError> {
+pub(crate) fn name_of(folder: &str, digest: &str) -> Result<Path, StoreError> {
     match hex_of(digest) {
         Some(hex) => Ok(Path::from_iter([folder, hex])),
         None => Err(StoreError::NotADigest { digest: digest.chars().take(80).collect() }),

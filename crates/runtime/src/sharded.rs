@@ -1,6 +1,6 @@
 //! Which shard an object belongs to.
 
-use convoy_api::{Cluster, GitRepository, Kind, Release, ReleaseInventory, label};
+use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, Release, ReleaseInventory, label};
 
 use crate::{Shards, StoreKey};
 
@@ -45,6 +45,12 @@ impl Sharded for ReleaseInventory {
 }
 
 impl Sharded for Cluster {
+    fn shard_key(&self) -> StoreKey {
+        crate::store_key(self)
+    }
+}
+
+impl Sharded for HelmRegistry {
     fn shard_key(&self) -> StoreKey {
         crate::store_key(self)
     }

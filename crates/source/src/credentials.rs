@@ -3,14 +3,17 @@ use std::fmt;
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use ureq::tls::{Certificate, ClientCert, PrivateKey};
 
-/// What a Secret gives for a Git server: how to log in and whom to trust. Its `Debug` shows no value.
+/// What a Secret gives for a server: how to log in and whom to trust. Its `Debug` shows no value.
 #[derive(Clone, Default)]
 pub struct Credentials {
     /// The whole value of the `Authorization` header.
     authorization: Option<String>,
     /// DER certificates to trust instead of the built-in roots; empty for the built-in roots.
     roots: Vec<Vec<u8>>,
+    /// The certificate to show when the server asks for one.
+    client: Option<ClientCert>,
 }
 
 /// Why a Secret's data cannot be used. Names keys, never values.
@@ -34,6 +37,9 @@ pub enum CredentialsError {
     /// `ca.crt` without a certificate.
     #[error("key \"ca.crt\" holds no PEM certificate")]
     Ca,
+    /// `tls.crt` and `tls.key` that make no certificate to show.
+    #[error("keys \"tls.crt\" and \"tls.key\" are needed together, a PEM certificate and its private key")]
+    ClientCertificate,
     /// A Secret for SSH.
     #[error(
         "key \"identity\" is for Git over SSH, which is not supported yet: use username and password, or bearerToken"
@@ -42,8 +48,8 @@ pub enum CredentialsError {
 }
 
 impl Credentials {
-    /// Reads the keys `username` and `password`, or `bearerToken`, and optionally `ca.crt`. Other keys
-    /// are ignored. A single newline at the end of a value is not part of it: `echo` puts it there.
+    /// Reads the keys `username` and `password`, or `bearerToken`, and optionally `ca.crt`, and
+    /// `tls.crt` with `tls.key`. Other keys are ignored. A single newline at the end of a value is not part of it: `echo` puts it there.
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, CredentialsError> {
         let username = text(data, "username")?;
         let password = text(data, "password")?;
@@ -64,11 +70,25 @@ impl Credentials {
             Some(pem) => certificates(pem).ok_or(CredentialsError::Ca)?,
             None => Vec::new(),
         };
-        Ok(Self { authorization, roots })
+        let client = match (data.get("tls.crt"), data.get("tls.key")) {
+            (None, None) => None,
+            (Some(chain), Some(key)) => Some(client(chain, key).ok_or(CredentialsError::ClientCertificate)?),
+            _ => return Err(CredentialsError::ClientCertificate),
+        };
+        Ok(Self { authorization, roots, client })
     }
 
     pub(crate) fn authorization(&self) -> Option<&str> {
         self.authorization.as_deref()
+    }
+
+    /// Whom to trust, without how to log in.
+    pub(crate) fn without_identity(&self) -> Self {
+        Self { authorization: None, client: None, roots: self.roots.clone() }
+    }
+
+    pub(crate) fn client(&self) -> Option<&ClientCert> {
+        self.client.as_ref()
     }
 
     pub(crate) fn roots(&self) -> &[Vec<u8>] {
@@ -81,6 +101,7 @@ impl fmt::Debug for Credentials {
         f.debug_struct("Credentials")
             .field("authorization", &self.authorization.as_ref().map(|_| "redacted"))
             .field("roots", &self.roots.len())
+            .field("client", &self.client.is_some())
             .finish()
     }
 }
@@ -101,6 +122,12 @@ fn text<'a>(
 fn certificates(pem: &[u8]) -> Option<Vec<Vec<u8>>> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()?;
     (!found.is_empty()).then(|| found.into_iter().map(|certificate| certificate.to_vec()).collect())
+}
+
+fn client(chain: &[u8], key: &[u8]) -> Option<ClientCert> {
+    let chain = certificates(chain)?;
+    let chain: Vec<_> = chain.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+    Some(ClientCert::new_with_certs(&chain, PrivateKey::from_pem(key).ok()?))
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -137,6 +164,8 @@ mod tests {
             (vec![("username", "a"), ("password", "")], CredentialsError::Value { key: "password" }),
             (vec![("bearerToken", "a\r\nX-Evil: 1")], CredentialsError::Value { key: "bearerToken" }),
             (vec![("ca.crt", "not a certificate")], CredentialsError::Ca),
+            (vec![("tls.crt", "x")], CredentialsError::ClientCertificate),
+            (vec![("tls.crt", "x"), ("tls.key", "y")], CredentialsError::ClientCertificate),
             (vec![("identity", "-----BEGIN")], CredentialsError::Ssh),
         ] {
             assert_eq!(Credentials::from_secret(&secret(&pairs)).unwrap_err(), want, "{pairs:?}");

@@ -11,11 +11,22 @@ use crate::url::UrlError;
 pub struct FetchError {
     /// The reference, for example `branch "main"`.
     pub wanted: String,
-    /// The URL without credentials, or a placeholder when it could not be read.
+    /// The URL without credentials and query, or a placeholder when it could not be read.
     pub url: String,
+    /// What sort of source it is.
+    pub origin: Origin,
     /// What went wrong.
     #[source]
     pub failure: Failure,
+}
+
+/// The sorts of sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A Git repository.
+    Git,
+    /// A Helm repository.
+    Helm,
 }
 
 /// What went wrong in a fetch, and what to do about it. No variant holds a credential.
@@ -30,7 +41,7 @@ pub enum Failure {
     /// More than one of branch, tag and commit.
     #[error("spec.ref names more than one of branch, tag and commit: keep one")]
     AmbiguousReference,
-    /// The Secret of the GitRepository.
+    /// The Secret of the source.
     #[error("the Secret of spec.secretRef cannot be used")]
     Credentials(#[from] CredentialsError),
     /// `file://` outside of standalone.
@@ -103,6 +114,56 @@ pub enum Failure {
     #[error("the server's answer cannot be understood: {detail}")]
     Protocol {
         /// What was wrong.
+        detail: String,
+    },
+    /// 404 or 410 of something that an index or a manifest names.
+    #[error("the server has no such file (HTTP {status}); some answer so when credentials are missing")]
+    NotFound {
+        /// 404 or 410.
+        status: u16,
+    },
+    /// An index that cannot be read.
+    #[error("the index cannot be read: {detail}")]
+    Index {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// No chart of the name.
+    #[error("the index has no chart {chart:?}: check spec.source.helm.chart{similar}")]
+    ChartNotFound {
+        /// The name.
+        chart: String,
+        /// What else there is, for the message.
+        similar: String,
+    },
+    /// No version in the range.
+    #[error("the index has no version of the chart that matches {version:?}; it has {there}")]
+    VersionNotFound {
+        /// What was asked for.
+        version: String,
+        /// The newest versions.
+        there: String,
+    },
+    /// Not a version and not a range.
+    #[error("{version:?} is neither a version nor a range of versions: {detail}")]
+    VersionRange {
+        /// What was asked for.
+        version: String,
+        /// Why not.
+        detail: String,
+    },
+    /// A download that is not what it should be.
+    #[error("the server sent something else than what was asked for: its digest is {got}, not {want}")]
+    Digest {
+        /// What was promised.
+        want: String,
+        /// What came.
+        got: String,
+    },
+    /// An archive that is none, or that breaks a rule.
+    #[error("the archive is refused: {detail}")]
+    Archive {
+        /// Why.
         detail: String,
     },
     /// No folder, or no repository in it.
@@ -186,8 +247,9 @@ impl FetchError {
         }
     }
 
-    /// The reason for the condition Ready of the GitRepository; one of [`convoy_api::reason`].
+    /// The reason for the condition Ready of the source; one of [`convoy_api::reason`].
     pub fn reason(&self) -> &'static str {
+        let is_git = self.origin == Origin::Git;
         match &self.failure {
             Failure::Url(_)
             | Failure::Reference(_)
@@ -195,20 +257,28 @@ impl FetchError {
             | Failure::Credentials(_)
             | Failure::FileUrl
             | Failure::ClearTextCredentials
+            | Failure::VersionRange { .. }
             | Failure::AddressRefused { .. } => reason::INVALID_SPEC,
-            Failure::CredentialsMissing { .. } | Failure::CredentialsRefused { .. } => {
-                reason::GIT_AUTHENTICATION_FAILED
+            Failure::CredentialsMissing { .. } | Failure::CredentialsRefused { .. } => match is_git {
+                true => reason::GIT_AUTHENTICATION_FAILED,
+                false => reason::REGISTRY_AUTHENTICATION_FAILED,
+            },
+            Failure::ChartNotFound { .. } | Failure::VersionNotFound { .. } | Failure::NotFound { .. } => {
+                reason::VERSION_NOT_FOUND
             }
             Failure::Empty
             | Failure::ReferenceNotFound
             | Failure::CommitNotFound
             | Failure::NotACommit { .. } => reason::GIT_REFERENCE_NOT_FOUND,
             Failure::TooMuch { .. }
+            | Failure::Digest { .. }
+            | Failure::Archive { .. }
             | Failure::ObjectTooLarge { .. }
             | Failure::Tree(_)
             | Failure::ObjectFormat { .. } => reason::ARTIFACT_REFUSED,
 
             Failure::Redirect { .. }
+            | Failure::Index { .. }
             | Failure::Unreachable { .. }
             | Failure::Certificate { .. }
             | Failure::RepositoryNotFound
@@ -218,7 +288,10 @@ impl FetchError {
             | Failure::NotARepository { .. }
             | Failure::Timeout { .. }
             | Failure::Cancelled
-            | Failure::Scratch(_) => reason::GIT_UNREACHABLE,
+            | Failure::Scratch(_) => match is_git {
+                true => reason::GIT_UNREACHABLE,
+                false => reason::REGISTRY_UNREACHABLE,
+            },
         }
     }
 }

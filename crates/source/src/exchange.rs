@@ -256,6 +256,19 @@ impl BufRead for Body {
     }
 }
 
+/// A body, whole, within the budget.
+pub(crate) fn read_whole(body: ureq::Body, shared: &Shared) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let mut counted = Counted { reader: body.into_reader(), shared: shared.clone() };
+    match counted.read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            let ours = shared.failed.borrow_mut().take();
+            Err(ours.unwrap_or_else(|| Failure::Unreachable { detail: error.to_string() }))
+        }
+    }
+}
+
 /// Counts what the server sends, and stops on the budget, the deadline and cancellation.
 struct Counted {
     reader: ureq::BodyReader<'static>,

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::address::AddressRules;
 use crate::credentials::Credentials;
-use crate::error::{Failure, FetchError};
+use crate::error::{Failure, FetchError, Origin};
 use crate::job::Job;
 use crate::limits::Limits;
 use crate::reference::{self, GitRef};
@@ -19,7 +19,7 @@ use crate::url::{GitUrl, Scheme};
 use crate::{links, local, remote};
 
 /// `spec.timeout` when it is absent.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What holds for all fetches of a process.
 #[derive(Debug, Clone)]
@@ -127,6 +127,7 @@ impl FetchRequest {
         let failed = |failure| FetchError {
             wanted: wanted.as_ref().map_or_else(|_| "the revision of spec.ref".to_owned(), GitRef::to_string),
             url: url.as_ref().map_or_else(|_| "the URL in spec.url".to_owned(), GitUrl::to_string),
+            origin: Origin::Git,
             failure,
         };
         let checked_url = url.clone().map_err(|error| failed(error.into()))?;
@@ -151,7 +152,8 @@ impl FetchRequest {
     }
 
     fn error(&self, failure: Failure) -> FetchError {
-        FetchError { wanted: self.reference.to_string(), url: self.url.to_string(), failure }
+        let (wanted, url) = (self.reference.to_string(), self.url.to_string());
+        FetchError { wanted, url, origin: Origin::Git, failure }
     }
 }
 
@@ -179,25 +181,37 @@ impl Fetcher {
         {
             return Ok(Fetched::Unchanged { revision: known.clone() });
         }
-        let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
-            return Err(request.error(Failure::Cancelled));
-        };
-        let job = Job::start(request.timeout);
-        let _cancel = job.cancel_on_drop();
-        let (options, shared, inner) = (Arc::clone(&self.options), Arc::new(request), job.clone());
+        let shared = Arc::new(request);
         let request = Arc::clone(&shared);
+        self.run(request.timeout, move |options, job| fetch(options, &shared, job))
+            .await
+            .map_err(|failure| request.error(failure))
+    }
+
+    /// Does one fetch's work on a blocking thread when its turn comes. When the returned future is dropped,
+    /// that thread stops at its next read.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        work: impl FnOnce(&FetcherOptions, &Job) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+            return Err(Failure::Cancelled);
+        };
+        let job = Job::start(timeout);
+        let _cancel = job.cancel_on_drop();
+        let (options, inner) = (Arc::clone(&self.options), job.clone());
         let work = tokio::task::spawn_blocking(move || {
             // Held by the thread, not by the caller: a cancelled fetch keeps its turn until it stops.
             let _turn = turn;
-            fetch(&options, &shared, &inner)
+            work(&options, &inner)
         });
         match tokio::time::timeout_at(job.deadline(), work).await {
-            Ok(Ok(result)) => result.map_err(|failure| request.error(failure)),
+            Ok(Ok(result)) => result,
             Ok(Err(_)) => {
-                Err(request
-                    .error(Failure::Protocol { detail: "the reader of Git data broke down".to_owned() }))
+                Err(Failure::Protocol { detail: "the reader of what was fetched broke down".to_owned() })
             }
-            Err(_) => Err(request.error(job.timed_out())),
+            Err(_) => Err(job.timed_out()),
         }
     }
 }

@@ -23,9 +23,36 @@ use crate::resolver::CheckedResolver;
 use crate::url::{GitUrl, Scheme};
 
 /// Redirects of the first request; forges need one, when a repository was renamed.
-const MAX_REDIRECTS: usize = 5;
+pub(crate) const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ADVERTISEMENT: &str = "application/x-git-upload-pack-advertisement";
+
+/// What sends requests under convoy's rules: it follows no redirect and connects to no refused address.
+pub(crate) fn agent(credentials: &Credentials, rules: AddressRules) -> ureq::Agent {
+    let roots = match credentials.roots() {
+        [] => RootCerts::WebPki,
+        given => RootCerts::new_with_certs(
+            &given.iter().map(|der| Certificate::from_der(der).to_owned()).collect::<Vec<_>>(),
+        ),
+    };
+    let tls = TlsConfig::builder()
+        .root_certs(roots)
+        .client_cert(credentials.client().cloned())
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    let config = Config::builder()
+        .tls_config(tls)
+        // A proxy would connect for us, past the rules on addresses.
+        .proxy(None)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .accept("*/*")
+        .build();
+    let resolver = CheckedResolver { rules, inner: DefaultResolver::default() };
+    ureq::Agent::with_parts(config, DefaultConnector::default(), resolver)
+}
 
 /// One fetch's connection to its server.
 pub(crate) struct Client {
@@ -49,29 +76,8 @@ impl Client {
         if credentials.authorization().is_some() && url.scheme() != Scheme::Https {
             return Err(Failure::ClearTextCredentials);
         }
-        let roots = match credentials.roots() {
-            [] => RootCerts::WebPki,
-            given => RootCerts::new_with_certs(
-                &given.iter().map(|der| Certificate::from_der(der).to_owned()).collect::<Vec<_>>(),
-            ),
-        };
-        let tls = TlsConfig::builder()
-            .root_certs(roots)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
-        let config = Config::builder()
-            .tls_config(tls)
-            // A proxy would connect for us, past the rules on addresses.
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .accept("*/*")
-            .build();
-        let resolver = CheckedResolver { rules, inner: DefaultResolver::default() };
         Ok(Self {
-            agent: ureq::Agent::with_parts(config, DefaultConnector::default(), resolver),
+            agent: agent(credentials, rules),
             url: url.clone(),
             authorization: credentials.authorization().map(str::to_owned),
             user_agent: user_agent.to_owned(),

@@ -1,4 +1,9 @@
-//! Sources: from a Git URL and a reference to an [`Artifact`](convoy_api::Artifact) in memory.
+//! Sources: from a URL and a reference to an [`Artifact`](convoy_api::Artifact) in memory.
+//!
+//! | source | module | what is fetched |
+//! |---|---|---|
+//! | Git repository | `remote`, `local` | one commit's tree |
+//! | Helm repository | `helm` | its index, and the archive of one chart |
 //!
 //! [`Fetcher::fetch`] asks the server where the reference stands; when the caller has that revision,
 //! nothing is downloaded. Otherwise one pack with a single commit is fetched, and its tree is read
@@ -17,7 +22,9 @@ mod credentials;
 mod error;
 mod exchange;
 mod fetcher;
+mod helm;
 mod http;
+mod index;
 mod job;
 mod limits;
 mod links;
@@ -27,11 +34,14 @@ mod remote;
 mod resolver;
 mod tree;
 mod url;
+mod web;
 
 pub use address::AddressRules;
 pub use credentials::{Credentials, CredentialsError};
-pub use error::{Class, Failure, FetchError};
+pub use error::{Class, Failure, FetchError, Origin};
 pub use fetcher::{FetchRequest, Fetched, Fetcher, FetcherOptions};
+pub use helm::{FetchedIndex, HelmRepository, Validators, digest_of};
+pub use index::{ChartIndex, ChartVersion};
 pub use limits::Limits;
 pub use reference::{CommitId, GitRef, RefError, RefName};
 pub use tree::TreeError;

@@ -5,6 +5,12 @@ pub struct Limits {
     pub max_advertisement_bytes: u64,
     /// Bytes of the pack that is downloaded.
     pub max_pack_bytes: u64,
+    /// Bytes of a Helm repository's index.
+    pub max_index_bytes: u64,
+    /// Versions of all charts in a Helm repository's index.
+    pub max_index_versions: usize,
+    /// Bytes of an archive that is downloaded: a chart, a layer.
+    pub max_archive_bytes: u64,
     /// Files of the tree, counted where symbolic links put them.
     pub max_files: usize,
     /// Bytes of one file.
@@ -20,6 +26,9 @@ impl Default for Limits {
         Self {
             max_advertisement_bytes: 32 << 20,
             max_pack_bytes: 512 << 20,
+            max_index_bytes: 64 << 20,
+            max_index_versions: 200_000,
+            max_archive_bytes: 64 << 20,
             max_files: 50_000,
             max_file_bytes: 16 << 20,
             max_total_bytes: 256 << 20,

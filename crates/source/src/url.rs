@@ -35,11 +35,14 @@ pub enum UrlError {
     /// Neither http, https nor file.
     #[error("the URL is not one of https://host/path, http://host/path and file:///path")]
     Scheme,
+    /// Neither http nor https.
+    #[error("the URL is neither https://host/path nor http://host/path")]
+    HttpScheme,
     /// `user:password@` before the host.
     #[error("the URL holds a user or a password: put them into a Secret and name it in spec.secretRef")]
     Credentials,
     /// `?…` or `#…`.
-    #[error("the URL holds a query (?) or a fragment (#): a Git repository's URL has neither")]
+    #[error("the URL holds a query (?) or a fragment (#): a source's URL has neither")]
     Query,
     /// No host, a malformed one, or a port that is no number.
     #[error("the URL's host or port is malformed")]

@@ -17,6 +17,7 @@ mod leases;
 mod left_out;
 mod process;
 mod programs;
+mod web_server;
 pub mod writers;
 
 pub use certificates::{Authority, Identity};
@@ -28,3 +29,4 @@ pub use leases::{LeaseHistory, Sighting};
 pub use left_out::leave_out;
 pub use process::Process;
 pub use programs::{ProgramMissing, program};
+pub use web_server::{WebAnswer, WebRequest, WebServer};

@@ -86,7 +86,11 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
         })
         .collect();
     def.selectable_fields = match kind {
-        "Release" => vec!["spec.clusterRef.name".into(), "spec.source.git.repositoryRef.name".into()],
+        "Release" => vec![
+            "spec.clusterRef.name".into(),
+            "spec.source.git.repositoryRef.name".into(),
+            "spec.source.helm.registryRef.name".into(),
+        ],
         "ReleaseInventory" => vec!["spec.clusterRef.name".into(), "spec.releaseRef.name".into()],
         _ => Vec::new(),
     };
@@ -120,6 +124,7 @@ impl Strategy for ConvoyStrategy {
         match self.kind {
             "Cluster" => cluster(object, &mut errors),
             "GitRepository" => git_repository(object, &mut errors),
+            "HelmRegistry" => source(object, &mut errors),
             "Release" => release(object, &mut errors),
             "ReleaseInventory" => {
                 name(object, "spec.clusterRef.name", &mut errors);
@@ -208,6 +213,11 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
 
 fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
     at_most_one(object, "spec.ref", &["branch", "tag", "commit"], errors);
+    source(object, errors);
+}
+
+/// What all sources have: times, a Secret, and a URL.
+fn source(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["spec.interval", "spec.timeout"] {
         duration(object, field, errors);
     }
@@ -231,6 +241,7 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required("spec.source.git", "say where the objects come from"));
     }
     at_most_one(object, "spec.source", &SOURCES, errors);
+    name(object, "spec.source.helm.registryRef.name", errors);
     name(object, "spec.source.git.repositoryRef.name", errors);
     if let Some(path) = at(object, "spec.source.git.path").and_then(Value::as_str)
         && path.split('/').any(|part| part == "..")

@@ -27,7 +27,7 @@ pub(crate) use decide::HealthGate;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_api::{Cluster, GitRepository, Release, ReleaseInventory, ReleaseStatus};
+use convoy_api::{Cluster, Release, ReleaseInventory, ReleaseStatus};
 use convoy_apply::Ownership;
 use convoy_render::RenderStore;
 use convoy_runtime::{Clock, Store, StoreKey};
@@ -37,6 +37,7 @@ use crate::cluster::Contacts;
 use crate::duties::Duties;
 use crate::host::Host;
 use crate::observers::ObserverLeases;
+use crate::sources::Sources;
 use crate::targets::{Connected, Targets};
 
 /// What the controller works with.
@@ -47,7 +48,7 @@ pub(crate) struct Releases {
     pub(crate) inventories: Store<ReleaseInventory>,
     pub(crate) index: Arc<index::InventoryIndex>,
     pub(crate) clusters: Store<Cluster>,
-    pub(crate) repositories: Store<GitRepository>,
+    pub(crate) sources: Sources,
     pub(crate) targets: Targets,
     pub(crate) contacts: Contacts,
     pub(crate) observers: Option<ObserverLeases>,
@@ -120,6 +121,7 @@ impl Releases {
 
     fn forget(&self, key: &StoreKey) {
         self.memory.lock().remove(key);
+        self.sources.artifacts.release(key);
     }
 
     /// Lets go of what was learned for shards that are not worked on any more.

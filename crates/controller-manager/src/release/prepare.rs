@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_api::{ArtifactStatus, Release, ReleaseRender, ValuesKind, reason};
+use convoy_api::{Release, ReleaseRender, ValuesKind, reason};
 use convoy_apply::{Capabilities, Ownership};
 use convoy_plan::Rendered;
 use convoy_render::{Bundle, RenderInput, TargetFacts, ValuesText, render, render_key};
@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::{Look, Releases};
 use crate::host::{HostError, in_words};
+use crate::sources::Resolved;
 
 /// Bundles that are kept in memory; the render store has the rest.
 const KEPT: usize = 256;
@@ -95,12 +96,13 @@ impl Releases {
     pub(crate) async fn prepare(
         &self,
         look: Look<'_>,
-        artifact: &ArtifactStatus,
+        source: &Resolved,
         capabilities: &Capabilities,
     ) -> Result<Arc<Ready>, PrepareError> {
         let release = look.release;
         let values = self.values(release).await?;
-        let memory_key = memory_key(release, artifact, capabilities, &values);
+        let artifact = &source.artifact;
+        let memory_key = memory_key(release, source, capabilities, &values);
         if let Some(ready) = self.prepared.get(&memory_key) {
             return Ok(ready);
         }
@@ -126,6 +128,7 @@ impl Releases {
             api_versions: capabilities.api_versions.iter().cloned().collect(),
         };
         let (spec, name, namespace) = (release.spec.clone(), name_of(release), namespace_of(release));
+        let path = source.path.clone();
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
         let secret = self.store.seed(rand::random()).await.map_err(|error| store_failed(&error))?;
         let (seed, now) = (chart_seed(&secret, uid), self.clock.now());
@@ -134,10 +137,9 @@ impl Releases {
             let store = self.store.clone();
             let runtime = tokio::runtime::Handle::current();
             tokio::task::spawn_blocking(move || {
-                let git = spec.source.git.unwrap_or_default();
                 let input = RenderInput {
                     artifact: &files,
-                    path: git.path.as_deref().unwrap_or_default(),
+                    path: &path,
                     render: spec.render.as_ref(),
                     values_from: &values,
                     release_name: &name,
@@ -244,7 +246,7 @@ pub(crate) fn namespace_of(release: &Release) -> String {
 
 fn memory_key(
     release: &Release,
-    artifact: &ArtifactStatus,
+    source: &Resolved,
     capabilities: &Capabilities,
     values: &[ValuesText],
 ) -> String {
@@ -254,10 +256,10 @@ fn memory_key(
         hash.update(part);
     };
     let spec = &release.spec;
-    add(artifact.digest.as_bytes());
+    add(source.artifact.digest.as_bytes());
     // Errors name the revision.
-    add(artifact.revision.as_bytes());
-    add(spec.source.git.as_ref().and_then(|git| git.path.as_deref()).unwrap_or_default().as_bytes());
+    add(source.artifact.revision.as_bytes());
+    add(source.path.as_bytes());
     add(&serde_json::to_vec(&spec.render).unwrap_or_default());
     add(name_of(release).as_bytes());
     add(namespace_of(release).as_bytes());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{
-    ArtifactStatus, ConditionStatus, Release, ReleaseStatus, annotation, condition_status, condition_type,
-    finalizer, find_condition, reason,
+    ConditionStatus, Release, ReleaseStatus, annotation, condition_status, condition_type, finalizer,
+    find_condition, reason,
 };
 use convoy_apply::PruneNote;
 use convoy_plan::Reapply;
@@ -20,6 +20,7 @@ use super::status::{self, BundleFacts, Reached};
 use super::{Look, Releases};
 use crate::duties::Duties;
 use crate::host::{HostError, in_words};
+use crate::sources::{self, Unresolved};
 use crate::targets::Connected;
 
 /// How often a Release that waits for something without an event of its own is looked at.
@@ -32,7 +33,7 @@ const OTHERS: Duration = Duration::from_secs(5);
 /// What the spec names, found.
 struct Resolved {
     connected: Connected,
-    artifact: ArtifactStatus,
+    source: sources::Resolved,
 }
 
 impl Releases {
@@ -186,26 +187,10 @@ impl Releases {
                 format!("there is no Cluster {cluster_key}, which spec.clusterRef names; create it");
             return Err(stop(reason::DEPENDENCY_NOT_FOUND, message));
         };
-        let Some(git) = &release.spec.source.git else {
-            let message = "spec.source names no source; set spec.source.git".to_owned();
-            let reached = Reached::Resolved { reason: reason::INVALID_SPEC, message, is_terminal: true };
-            return Err(Box::new((Some(reached), Next::Done)));
-        };
-        let repository_key = StoreKey::new(key.namespace.as_str(), git.repository_ref.name.as_str());
-        let Some(repository) = self.repositories.get(&repository_key) else {
-            let message = format!(
-                "there is no GitRepository {repository_key}, which spec.source.git.repositoryRef names; create it"
-            );
-            return Err(stop(reason::DEPENDENCY_NOT_FOUND, message));
-        };
-        let Some(artifact) = repository.status.as_ref().and_then(|status| status.artifact.clone()) else {
-            let conditions =
-                repository.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-            let said = find_condition(conditions, condition_type::READY)
-                .map_or("it was not fetched yet", |ready| ready.message.as_str());
-            let message = format!("the GitRepository {repository_key} has no artifact: {said}");
-            return Err(stop(reason::DEPENDENCY_NOT_READY, message));
-        };
+        let source = self.sources.resolve(key, look.ownership.shard(), release).map_err(|unresolved| {
+            let Unresolved { reason, message, is_terminal } = unresolved;
+            Box::new((Some(Reached::Resolved { reason, message, is_terminal }), Next::Done))
+        })?;
         let Some(connected) = self.target(&cluster_key, look.ownership) else {
             if cluster.spec.suspend == Some(true) {
                 let message = format!("the Cluster {cluster_key} is suspended; what is on it stays");
@@ -238,7 +223,7 @@ impl Releases {
             };
             return Err(stop(reason, format!("the Cluster {cluster_key} is not in contact: {said}")));
         };
-        Ok(Resolved { connected, artifact })
+        Ok(Resolved { connected, source })
     }
 
     /// Renders, and delivers when there is something to deliver.
@@ -249,8 +234,8 @@ impl Releases {
         left: &mut Vec<Left>,
     ) -> Result<Next, HostError> {
         let (key, release) = (look.key, look.release);
-        let revision = resolved.artifact.revision.clone();
-        let bundle = match self.prepare(look, &resolved.artifact, &resolved.connected.capabilities).await {
+        let revision = resolved.source.artifact.revision.clone();
+        let bundle = match self.prepare(look, &resolved.source, &resolved.connected.capabilities).await {
             Ok(bundle) => bundle,
             Err(PrepareError::Render { reason, message }) => {
                 let reached = Reached::Rendered { revision, reason, message, is_terminal: true };

@@ -1,0 +1,82 @@
+//! Where Releases' files come from: one answer for all sorts of sources.
+
+use std::sync::Arc;
+
+use convoy_api::{ArtifactStatus, GitRepository, GitSource, Release, condition_type, find_condition, reason};
+use convoy_runtime::{Store, StoreKey};
+
+use crate::artifacts::{Artifacts, State, Wanted};
+
+/// An artifact and the folder in it: what a Release is rendered from, wherever that came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    pub(crate) artifact: ArtifactStatus,
+    /// Empty for the root.
+    pub(crate) path: String,
+}
+
+/// Why there is no artifact. Something that changes it brings the next look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unresolved {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) is_terminal: bool,
+}
+
+/// All sources. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) repositories: Store<GitRepository>,
+    pub(crate) artifacts: Arc<Artifacts>,
+}
+
+impl Sources {
+    /// The artifact that a Release names, which is being worked on in `shard`.
+    pub(crate) fn resolve(
+        &self,
+        key: &StoreKey,
+        shard: u32,
+        release: &Release,
+    ) -> Result<Resolved, Unresolved> {
+        let source = &release.spec.source;
+        let at_root = |artifact| Resolved { artifact, path: String::new() };
+        if let Some(git) = &source.git {
+            self.artifacts.release(key);
+            return self.git(key, git);
+        }
+        let Some(wanted) = Wanted::of(key, source) else {
+            self.artifacts.release(key);
+            let message = "spec.source names no source; set one of git and helm".to_owned();
+            return Err(Unresolved { reason: reason::INVALID_SPEC, message, is_terminal: true });
+        };
+        match self.artifacts.want(key, shard, wanted) {
+            State { kept: Some(kept), .. } => Ok(at_root(kept.artifact)),
+            State { trouble: Some(trouble), .. } => Err(trouble),
+            State { .. } => Err(Unresolved {
+                reason: reason::DEPENDENCY_NOT_READY,
+                message: "what spec.source names is being fetched".to_owned(),
+                is_terminal: false,
+            }),
+        }
+    }
+
+    fn git(&self, key: &StoreKey, git: &GitSource) -> Result<Resolved, Unresolved> {
+        let repository_key = StoreKey::new(key.namespace.as_str(), git.repository_ref.name.as_str());
+        let stop = |reason, message| Unresolved { reason, message, is_terminal: false };
+        let Some(repository) = self.repositories.get(&repository_key) else {
+            let message = format!(
+                "there is no GitRepository {repository_key}, which spec.source.git.repositoryRef names; create it"
+            );
+            return Err(stop(reason::DEPENDENCY_NOT_FOUND, message));
+        };
+        let Some(artifact) = repository.status.as_ref().and_then(|status| status.artifact.clone()) else {
+            let conditions =
+                repository.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+            let said = find_condition(conditions, condition_type::READY)
+                .map_or("it was not fetched yet", |ready| ready.message.as_str());
+            let message = format!("the GitRepository {repository_key} has no artifact: {said}");
+            return Err(stop(reason::DEPENDENCY_NOT_READY, message));
+        };
+        Ok(Resolved { artifact, path: git.path.clone().unwrap_or_default() })
+    }
+}

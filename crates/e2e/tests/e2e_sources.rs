@@ -1,0 +1,159 @@
+//! Releases from registries to a real kube-apiserver.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "helpers of tests fail by panicking, and run helm"
+)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use convoy_testkit::{ControlPlane, Options, WebAnswer, WebServer, leave_out, program};
+use serde_json::{Value, json};
+
+use support::{World, condition, until};
+
+/// A chart with one ConfigMap, packed by the real helm.
+struct Charts {
+    helm: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Charts {
+    fn new() -> Option<Self> {
+        let helm = program("helm").inspect_err(|missing| leave_out(missing)).ok()?;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("web/templates")).unwrap();
+        let manifest = "apiVersion: v2\nname: web\nversion: 0.1.0\n";
+        std::fs::write(folder.path().join("web/Chart.yaml"), manifest).unwrap();
+        std::fs::write(folder.path().join("web/values.yaml"), "color: green\n").unwrap();
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n\
+                        data: {version: {{ .Chart.Version | quote }}, color: {{ .Values.color }}}\n";
+        std::fs::write(folder.path().join("web/templates/web.yaml"), template).unwrap();
+        Some(Self { helm, folder })
+    }
+
+    fn run(&self, arguments: &[&str]) {
+        let home = self.folder.path().join("home");
+        let output = Command::new(&self.helm)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .envs([("HOME", &home), ("HELM_CACHE_HOME", &home), ("HELM_CONFIG_HOME", &home)])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "helm {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.folder.path().join("repo")
+    }
+
+    /// Puts a version into the repository.
+    fn publish(&self, version: &str) {
+        self.run(&["package", "web", "--version", version, "--destination", "repo"]);
+        self.run(&["repo", "index", "repo"]);
+    }
+}
+
+async fn world(plane: ControlPlane) -> World {
+    World::start(plane, &[("README.md", "no manifests here")]).await
+}
+
+fn release(source: Value) -> Value {
+    json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "clusterRef": {"name": "here"}, "source": source,
+            "render": {"helm": {"values": {"color": "blue"}}},
+            "targetNamespace": "web", "createNamespace": true, "apply": {"wait": false},
+        },
+    })
+}
+
+/// A server of the repository's files that wants a password, and can be out of order.
+fn guarded(root: &Path) -> WebServer {
+    let root = root.to_owned();
+    WebServer::start(move |request| match request.header("authorization") {
+        _ if root.join("broken").exists() => WebAnswer::status(503),
+        Some("Basic dTpDQU5BUlk=") => WebAnswer::file(&root, request),
+        _ => WebAnswer::status(401),
+    })
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_a_helm_repository_is_delivered_and_followed() {
+    let Some(charts) = Charts::new() else { return };
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    charts.publish("1.0.0");
+    charts.publish("2.0.0");
+    let server = guarded(&charts.repository());
+    let mut world = world(plane).await;
+    // The Release comes first: it says what it waits for.
+    let source = json!({"helm": {"registryRef": {"name": "charts"}, "chart": "web", "version": "1.x"}});
+    world.convoy("Release", release(source)).await;
+    world.says("web", "False/DependencyNotFound", "there is no HelmRegistry team/charts").await;
+    let spec = json!({"url": server.url(""), "interval": "1s", "secretRef": {"name": "login"}});
+    world.convoy("HelmRegistry", json!({"metadata": {"name": "charts"}, "spec": spec})).await;
+    world.says("web", "False/DependencyNotReady", "there is no Secret team/login").await;
+    let login = json!({"metadata": {"name": "login"}, "stringData": {"username": "u", "password": "CANARY"}});
+    world.create("v1", "Secret", "secrets", login).await;
+    let status = world.says("web", "True/Succeeded", "1.0.0").await;
+    assert_eq!(status["sourceRevision"], "1.0.0");
+    assert_eq!(world.config_map("web", "web").await, json!({"version": "1.0.0", "color": "blue"}));
+
+    let registries = world.api(convoy_api::API_VERSION, "HelmRegistry", "helmregistries", Some("team"));
+    let registry = || async { serde_json::to_value(registries.get("charts").await.unwrap()).unwrap() };
+    let found = registry().await;
+    assert_eq!(condition(&found["status"], "Ready")["message"], "1 chart");
+    assert_eq!((&found["status"]["charts"], &found["status"]["observedGeneration"]), (&json!(1), &json!(1)));
+
+    charts.publish("1.1.0");
+    until("the newest version of the range is delivered", || async {
+        world.config_map("web", "web").await["version"] == "1.1.0"
+    })
+    .await;
+
+    // Out of order: what is delivered stays, also for a manager that has just begun.
+    std::fs::write(charts.repository().join("broken"), "").unwrap();
+    until("the registry says so", || async {
+        condition(&registry().await["status"], "Ready")["reason"] == "RegistryUnreachable"
+    })
+    .await;
+    world.stop().await;
+    world.start_manager();
+    world
+        .patch(&world.releases(), "web", json!({"spec": {"render": {"helm": {"values": {"color": "red"}}}}}))
+        .await;
+    until("the chart that is kept is rendered anew", || async {
+        world.config_map("web", "web").await == json!({"version": "1.1.0", "color": "red"})
+    })
+    .await;
+    std::fs::remove_file(charts.repository().join("broken")).unwrap();
+
+    // What there is not is said, and nothing is removed.
+    let patch = json!({"spec": {"source": {"helm": {"version": ">=9"}}}});
+    world.patch(&world.releases(), "web", patch).await;
+    let status = world.says("web", "False/VersionNotFound", "it has 2.0.0, 1.1.0, 1.0.0").await;
+    assert_eq!(condition(&status, "Stalled")["status"], "True");
+    assert_eq!(world.config_map("web", "web").await["version"], "1.1.0");
+    let patch = json!({"spec": {"source": {"helm": {"version": "2.0.0"}}}});
+    world.patch(&world.releases(), "web", patch).await;
+    world.says("web", "True/Succeeded", "2.0.0").await;
+    world.delete(&registries, "charts").await;
+    world.says("web", "False/DependencyNotFound", "there is no HelmRegistry").await;
+    assert_eq!(world.config_map("web", "web").await["version"], "2.0.0");
+
+    // No password in anything that can be read.
+    let events = world.api("v1", "Event", "events", Some("team"));
+    let events = events.list(&kube::api::ListParams::default()).await.unwrap();
+    let told = serde_json::to_string(&(events, registry_of(&world).await)).unwrap();
+    assert!(!told.contains("CANARY") && !told.contains("dTpDQU5BUlk="), "{told}");
+    world.stop().await;
+}
+
+async fn registry_of(world: &World) -> Value {
+    serde_json::to_value(world.releases().get("web").await.unwrap()).unwrap()
+}
