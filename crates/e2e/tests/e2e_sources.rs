@@ -61,7 +61,7 @@ async fn world(plane: ControlPlane) -> World {
     World::start(plane, &[("README.md", "no manifests here")]).await
 }
 
-fn release(source: Value) -> Value {
+fn release(source: &Value) -> Value {
     json!({
         "metadata": {"name": "web"},
         "spec": {
@@ -93,7 +93,7 @@ async fn a_chart_of_a_helm_repository_is_delivered_and_followed() {
     let mut world = world(plane).await;
     // The Release comes first: it says what it waits for.
     let source = json!({"helm": {"registryRef": {"name": "charts"}, "chart": "web", "version": "1.x"}});
-    world.convoy("Release", release(source)).await;
+    world.convoy("Release", release(&source)).await;
     world.says("web", "False/DependencyNotFound", "there is no HelmRegistry team/charts").await;
     let spec = json!({"url": server.url(""), "interval": "1s", "secretRef": {"name": "login"}});
     world.convoy("HelmRegistry", json!({"metadata": {"name": "charts"}, "spec": spec})).await;
