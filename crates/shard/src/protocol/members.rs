@@ -259,8 +259,9 @@ impl Protocol {
     fn disagreement_with(&self, id: &str, info: &MemberInfo) -> String {
         let shards = info.shards.map_or_else(|| "none".to_owned(), |shards| shards.to_string());
         format!(
-            "replica {id} runs with --shards {shards} --shard-assignment {}, this one with --shards {} --shard-assignment {}: give all replicas of the {} the same",
+            "replica {id} runs with --shards {shards} --shard-assignment {}, this one ({}) with --shards {} --shard-assignment {}: give all replicas of the {} the same",
             info.assignment.as_deref().unwrap_or("unknown"),
+            self.settings.replica_id,
             self.settings.shards,
             self.settings.assignment.as_str(),
             self.settings.process.as_str(),
@@ -314,8 +315,15 @@ impl Protocol {
             } else if lease.duration_seconds != i64::try_from(self.settings.lease_duration.as_secs()).ok()
                 || info.renew_interval != Some(self.settings.renew_interval)
             {
+                let seconds = |seconds: i64| format!("{seconds}s");
+                let unknown = || "unknown".to_owned();
                 format!(
-                    "replica {id} runs with another --lease-duration or --lease-renew-interval than this one: give all replicas of the {} the same",
+                    "replica {id} runs with --lease-duration {} --lease-renew-interval {}, this one ({}) with --lease-duration {:?} --lease-renew-interval {:?}: give all replicas of the {} the same",
+                    lease.duration_seconds.map_or_else(unknown, seconds),
+                    info.renew_interval.map_or_else(unknown, |interval| format!("{interval:?}")),
+                    self.settings.replica_id,
+                    self.settings.lease_duration,
+                    self.settings.renew_interval,
                     self.settings.process.as_str()
                 )
             } else {

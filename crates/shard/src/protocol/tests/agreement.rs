@@ -21,7 +21,10 @@ fn sc14_sc40_i9_a_newcomer_with_other_settings_waits_until_the_others_are_gone()
             world.standing(newcomer)
         );
         assert!(world.shards_of(0).len() == 4 && !acts(&world, newcomer));
-        let told = |note: &&Note| matches!(note, Note::Disagreement { is_waiting: true, message, .. } if message.contains("--shards 4"));
+        let told = |note: &&Note| {
+            matches!(note, Note::Disagreement { is_waiting: true, replica, message } if replica == "r-0"
+            && message.starts_with("replica r-0 runs with --shards 4 --shard-assignment modulo, this one (b) with --shards "))
+        };
         assert!(world.notes_of(newcomer).iter().any(told));
         world.stop(0);
         world.run_for(s(120));
@@ -113,7 +116,11 @@ fn sc28_sc40_other_durations_are_warned_about_and_never_let_two_act() {
         world.replicas[other].network.is_cut = true;
         world.run_for(s(400));
         assert_eq!(world.shards_of(0).len(), 4);
-        let told = |note: &&Note| matches!(note, Note::Disagreement { is_waiting: false, message, .. } if message.contains("--lease-duration"));
+        let told = |note: &&Note| {
+            matches!(note, Note::Disagreement { is_waiting: false, replica, message } if replica == "b"
+            && message.starts_with(&format!("replica b runs with --lease-duration {duration}s --lease-renew-interval "))
+            && message.contains(", this one (r-0) with --lease-duration 30s --lease-renew-interval 10s: "))
+        };
         assert!(world.notes_of(0).iter().any(told));
     }
 }
