@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::label;
-use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey};
+use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey, watch_events};
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
@@ -65,7 +65,7 @@ impl KindWatch {
         let (resource, _) = kube::discovery::pinned_kind(&self.client, &wanted).await?;
         let selector = format!("{}={}", label::MANAGED_BY, label::MANAGED_BY_CONVOY);
         let config = watcher::Config::default().labels(&selector);
-        let events = watcher::watcher(Api::<DynamicObject>::all_with(self.client.clone(), &resource), config);
+        let events = watch_events(Api::<DynamicObject>::all_with(self.client.clone(), &resource), config);
         futures::pin_mut!(events);
         let mut listed = None;
         while let Some(event) = events.next().await {

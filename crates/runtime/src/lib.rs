@@ -32,6 +32,7 @@ mod store;
 mod supervisor;
 mod telemetry;
 mod tls;
+mod watch_events;
 mod work;
 
 pub use breaker::{Breaker, Heard, Turn};
@@ -52,4 +53,5 @@ pub use store::{Cause, Change, Store, StoreKey, StoreOptions, resource_of, store
 pub use supervisor::{Supervisor, TaskError};
 pub use telemetry::{LogFormat, TelemetryError, init_telemetry};
 pub use tls::install_tls_provider;
+pub use watch_events::watch_events;
 pub use work::{Next, WorkQueue};

@@ -23,7 +23,9 @@ use kube::runtime::watcher::{self, Event};
 
 use crate::outside::{OutsideOfKind, OutsideShards, Why};
 use crate::store::{BACKOFF, Keeper, describe, resource_of};
-use crate::{Cause, Change, Clock, LookedShards, Metrics, Sharded, Shards, Shutdown, Store, StoreKey};
+use crate::{
+    Cause, Change, Clock, LookedShards, Metrics, Sharded, Shards, Shutdown, Store, StoreKey, watch_events,
+};
 
 /// Objects in one answer to a list.
 const PAGE: u32 = 500;
@@ -189,7 +191,7 @@ async fn watch_outside(context: &Context) {
     // `notin` also meets objects without the label.
     let labels = format!("{} notin ({})", label::SHARD, all.join(","));
     let config = watcher::Config::default().labels(&labels);
-    let events = watcher::watcher(context.labels.clone(), config);
+    let events = watch_events(context.labels.clone(), config);
     pin_mut!(events);
     let mut outside = context.outside.kind(context.kind_name);
     let mut listed = HashSet::new();

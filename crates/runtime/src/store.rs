@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::{Backoff, Clock, Shutdown};
+use crate::{Backoff, Clock, Shutdown, watch_events};
 
 /// Namespace and name; the namespace is empty for cluster-scoped objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -379,7 +379,7 @@ async fn feed<K, F>(
     if !options.fields.is_empty() {
         config = config.fields(&options.fields);
     }
-    let events = watcher::watcher(Api::<DynamicObject>::all_with(client, &resource), config);
+    let events = watch_events(Api::<DynamicObject>::all_with(client, &resource), config);
     pin_mut!(events);
     let mut failures = 0;
     loop {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use convoy_meta::{ListOptions, Status};
+use convoy_meta::{ListOptions, Reason, Status};
 use convoy_registry::{Resource, watch_status};
 use convoy_storage::watch_cache::{Delivery, DeliveryKind, Watcher};
 use futures::Stream;
@@ -36,7 +36,17 @@ impl Api {
             .table()
             .find(&resource.group, &resource.version, &resource.plural)
             .ok_or_else(Status::unknown_resource)?;
-        let watcher = self.registry.watch(&resource, namespace(request), &options).await?;
+        let watcher = match self.registry.watch(&resource, namespace(request), &options).await {
+            // As kube-apiserver does, whose watch cache tells it in the stream: there are clients that list anew
+            // only then (staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go, Watch).
+            Err(status) if status.reason() == Reason::Expired => {
+                let frame = futures::stream::once(async move { Ok(Frame::data(error_frame(&status))) });
+                let mut answer = http::Response::new(response::stream(frame));
+                response::describe(&mut answer, &Accepted { gzip: false, pretty: false, ..accepted });
+                return Ok(answer);
+            }
+            other => other?,
+        };
         let timeout = options.timeout_seconds.filter(|seconds| *seconds > 0);
         let timeout = timeout.map_or_else(|| self.watch_lifetime(), Duration::from_secs);
         let plain = Accepted { gzip: false, pretty: false, ..accepted };
@@ -106,8 +116,7 @@ impl Running {
             }
             Err(error) => {
                 self.ended = true;
-                let status = serde_json::to_string(&watch_status(&error)).unwrap_or_default();
-                Some(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into())
+                Some(error_frame(&watch_status(&error)))
             }
         }
     }
@@ -122,6 +131,11 @@ impl Running {
         self.shape.write(&mut out, &self.watcher.bookmark());
         Some(out.into())
     }
+}
+
+fn error_frame(status: &Status) -> Bytes {
+    let status = serde_json::to_string(status).unwrap_or_default();
+    format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into()
 }
 
 /// How the events of one watch are written.

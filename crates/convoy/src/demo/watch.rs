@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use convoy_api::{ConditionStatus, Release, condition_status, condition_type, find_condition, reason};
-use convoy_runtime::Clock;
+use convoy_runtime::{Clock, watch_events};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{WatchEvent, WatchParams};
@@ -74,7 +74,7 @@ pub(crate) async fn until(
     let releases: Api<Release> = Api::namespaced(host.clone(), fleet::NAMESPACE);
     let watching = async {
         let mut stream =
-            pin!(watcher(releases, watcher::Config::default()).default_backoff().applied_objects());
+            pin!(watch_events(releases, watcher::Config::default()).default_backoff().applied_objects());
         while let Some(release) = stream.try_next().await.context("watching Releases")? {
             let name = release.metadata.name.clone().unwrap_or_default();
             let Some(expected_one) = expected.iter().find(|expected| expected.release == name) else {

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::{CONCURRENT_LISTS, Context, Keeping, KindCache, PAGE, selector, watch_outside};
 use crate::store::{Order, key_of};
-use crate::{Cause, Change, OwnedShards, Sharded, StoreKey};
+use crate::{Cause, Change, OwnedShards, Sharded, StoreKey, watch_events};
 
 /// What the watches of all shards share.
 struct Own<K, F> {
@@ -111,7 +111,7 @@ where
     F: Fn(&Change<K>) + Send,
 {
     let config = watcher::Config::default().labels(&selector(watched.shard)).page_size(PAGE);
-    let events = watcher::watcher(context.api.clone(), config);
+    let events = watch_events(context.api.clone(), config);
     pin_mut!(events);
     let mut listed = None;
     let mut failures = 0;

@@ -296,6 +296,29 @@ async fn sc43_an_object_whose_label_moves_between_owned_shards_does_not_vanish()
 }
 
 #[tokio::test]
+async fn a_watch_from_a_version_that_the_server_has_forgotten_becomes_a_list() {
+    for scope in [CacheScope::OwnShards, CacheScope::Everything] {
+        let server = fleet();
+        let world = World::start(scope, &server);
+        world.own([(0, 1)]);
+        world.until_looked(0, 1).await;
+        let selector = if scope == CacheScope::OwnShards { of(0) } else { String::new() };
+        world.until("it watches", |world| world.server.watches(&selector) == 1).await;
+        server.put("e", Some("0"));
+        server.forget();
+        let mut moved = 0;
+        while !world.names().contains(&"e".to_owned()) {
+            // The wait after the failure is one that the clock ends.
+            world.clock.advance(Duration::from_secs(1));
+            server::breathe().await;
+            moved += 1;
+            assert!(moved < 1_000, "{world:?}");
+        }
+        world.until("it watches anew", |world| world.server.watches(&selector) == 1).await;
+    }
+}
+
+#[tokio::test]
 async fn sc46_a_list_that_fails_is_tried_again_until_the_shard_is_lost_and_holds_up_no_other() {
     for scope in [CacheScope::OwnShards, CacheScope::Everything] {
         let server = fleet();

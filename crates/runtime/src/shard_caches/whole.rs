@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::{CONCURRENT_LISTS, Context, Keeping, KindCache, PAGE, selector};
 use crate::sharded::parse_shard;
 use crate::store::{BACKOFF, Order, describe, is_older, key_of, version};
-use crate::{Cause, Change, OwnedShards, Sharded, StoreKey};
+use crate::{Cause, Change, OwnedShards, Sharded, StoreKey, watch_events};
 
 struct Whole<K, F> {
     keeping: Keeping<K, F>,
@@ -58,7 +58,7 @@ where
         taken: HashMap::new(),
     }));
     let mut owned = context.shards.changes();
-    let events = watcher::watcher(context.api.clone(), watcher::Config::default().page_size(PAGE));
+    let events = watch_events(context.api.clone(), watcher::Config::default().page_size(PAGE));
     pin_mut!(events);
     let mut lists: JoinSet<()> = JoinSet::new();
     let mut handles: BTreeMap<u32, AbortHandle> = BTreeMap::new();

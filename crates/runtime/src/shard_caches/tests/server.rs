@@ -34,6 +34,8 @@ struct State {
     failing: HashMap<String, u32>,
     held: Vec<(String, Arc<Notify>)>,
     watches: Vec<(String, mpsc::UnboundedSender<Value>)>,
+    /// Watches from earlier versions are answered with 410.
+    oldest: u64,
 }
 
 impl Server {
@@ -115,6 +117,14 @@ impl Server {
         notify
     }
 
+    /// Ends all watches, and knows nothing of before now.
+    pub(super) fn forget(&self) {
+        let mut state = self.state.lock();
+        state.revision += 1;
+        state.oldest = state.revision;
+        state.watches.clear();
+    }
+
     pub(super) fn requests(&self) -> Vec<String> {
         self.state.lock().requests.clone()
     }
@@ -138,6 +148,11 @@ impl Server {
         let verb = if field("watch") == "true" { "watch" } else { "list" };
         self.state.lock().requests.push(format!("{verb} {selector}").trim().to_owned());
         if verb == "watch" {
+            let from: u64 = field("resourceVersion").parse().unwrap();
+            if from < self.state.lock().oldest {
+                let status = json!({"kind": "Status", "status": "Failure", "code": 410, "message": "too old resource version", "reason": "Expired"});
+                return whole(410, &status);
+            }
             let (sender, receiver) = mpsc::unbounded_channel();
             self.state.lock().watches.push((selector, sender));
             let lines = futures::stream::unfold(receiver, |mut receiver| async move {
