@@ -2,12 +2,9 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
-mod cache_memory;
-mod dead_clusters;
-mod ha_rounds;
 mod kubernetes;
+mod proofs;
 mod protobuf;
-mod schemas;
 mod sim;
 mod test;
 mod tidy;
@@ -28,17 +25,17 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
-    CacheMemory(cache_memory::Arguments),
+    CacheMemory(proofs::Arguments),
     /// Measure what targets that do not answer cost the Releases of the others.
-    DeadClusters(dead_clusters::Arguments),
+    DeadClusters(proofs::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
-    HaRounds(ha_rounds::Arguments),
+    HaRounds(proofs::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
     Protobuf(protobuf::Arguments),
     /// Write the catalogue of built-in kinds from a running kube-apiserver.
-    Schemas(schemas::Arguments),
+    Schemas(proofs::Arguments),
     /// Run the deterministic simulation of replicas and faults.
     Sim(sim::Arguments),
     /// Check format, lints, layering and licences, then run all tests.
@@ -49,7 +46,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
@@ -57,16 +55,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> anyhow::Result<()> {
+/// Answers with false when a program that was run has said itself what is wrong.
+fn run() -> anyhow::Result<bool> {
     match Arguments::parse().command {
-        Command::CacheMemory(arguments) => cache_memory::run(&arguments),
-        Command::DeadClusters(arguments) => dead_clusters::run(&arguments),
-        Command::HaRounds(arguments) => ha_rounds::run(&arguments),
+        Command::CacheMemory(arguments) => return proofs::run("cache-memory", &arguments),
+        Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
+        Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
-        Command::Schemas(arguments) => schemas::run(&arguments),
+        Command::Schemas(arguments) => return proofs::run("schemas", &arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Tidy => tidy::run(),
     }
+    .map(|()| true)
 }

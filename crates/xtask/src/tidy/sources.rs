@@ -71,7 +71,9 @@ fn is_orphan(base: &Path, file: &Path) -> anyhow::Result<bool> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let Some(folder) = file.parent() else { return Ok(false) };
     let at_root = folder == base;
-    if at_root && ["lib", "main", "build"].contains(&stem) || folder == base.join("bin") {
+    let bin = base.join("bin");
+    let is_program = folder == bin || folder.parent() == Some(&bin) && stem == "main";
+    if at_root && ["lib", "main", "build"].contains(&stem) || is_program {
         return Ok(false);
     }
     // `a/mod.rs` is declared beside `a`, every other file beside itself or in the module of its folder.
@@ -85,6 +87,8 @@ fn is_orphan(base: &Path, file: &Path) -> anyhow::Result<bool> {
     };
     let parents = if home == base {
         vec![base.join("lib.rs"), base.join("main.rs")]
+    } else if home.parent() == Some(&bin) {
+        vec![home.join("main.rs")]
     } else {
         vec![home.join("mod.rs"), home.with_extension("rs")]
     };
@@ -127,9 +131,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("convoy-tidy-{}", std::process::id()));
         let base = folder.join("src");
         fs::create_dir_all(base.join("kept")).unwrap();
+        fs::create_dir_all(base.join("bin/tool")).unwrap();
+        fs::write(base.join("bin/tool/main.rs"), "mod part;\n").unwrap();
         fs::write(base.join("lib.rs"), "mod kept;\n").unwrap();
         fs::write(base.join("kept.rs"), "mod inner;\n").unwrap();
-        for file in ["kept/inner.rs", "kept/lost.rs", "lost.rs"] {
+        for file in ["kept/inner.rs", "kept/lost.rs", "lost.rs", "bin/tool/part.rs", "bin/tool/lost.rs"] {
             fs::write(base.join(file), "").unwrap();
         }
         let orphan = |file: &str| is_orphan(&base, &base.join(file)).unwrap();
@@ -139,9 +145,12 @@ mod tests {
             orphan("kept/inner.rs"),
             orphan("kept/lost.rs"),
             orphan("lost.rs"),
+            orphan("bin/tool/main.rs"),
+            orphan("bin/tool/part.rs"),
+            orphan("bin/tool/lost.rs"),
         ];
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(found, [false, false, false, true, true]);
+        assert_eq!(found, [false, false, false, true, true, false, false, true]);
     }
 
     #[test]
