@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, Release, ReleaseInventory, annotation};
-use convoy_render::{OpenStoreError, RenderStore};
+use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
     ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError, WorkQueue,
@@ -58,8 +58,8 @@ pub struct Options {
     pub cache_scope: CacheScope,
     /// The leases of the observers; none when they cannot be missing, in standalone.
     pub observers: Option<ObserverLeases>,
-    /// `--render-store-url`.
-    pub render_store_url: String,
+    /// The store of `--render-store-url`.
+    pub store: RenderStore,
     /// A folder for downloads.
     pub scratch_dir: PathBuf,
     /// Whether GitRepositories may name `file://` URLs: in standalone only.
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Options {
         f.debug_struct("Options")
             .field("identity", &self.identity)
             .field("shards", &self.shards)
-            .field("render_store_url", &self.render_store_url)
+            .field("store", &self.store)
             .finish_non_exhaustive()
     }
 }
@@ -85,15 +85,6 @@ impl std::fmt::Debug for Options {
 /// Why a controller-manager ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The render store cannot be opened.
-    #[error("opening the render store {url}")]
-    RenderStore {
-        /// Its URL.
-        url: String,
-        /// Why.
-        #[source]
-        source: OpenStoreError,
-    },
     /// One of its tasks ended early, which is a defect.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -104,8 +95,7 @@ pub enum RunError {
 /// # Errors
 /// See [`RunError`]; what can fail from outside is tried again and is no error.
 pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
-    let store = RenderStore::open(&options.render_store_url)
-        .map_err(|source| RunError::RenderStore { url: options.render_store_url.clone(), source })?;
+    let store = options.store.clone();
     options.readiness.not_ready(PART, "the first lists have not ended");
     let mut tasks = Supervisor::new(shutdown.clone());
     let circuits = Circuits::new(Arc::clone(&options.clock), &options.metrics);

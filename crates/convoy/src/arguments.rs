@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Logs {
     /// Which log lines are written to standard error: error, warn, info, debug or trace, also for single
     /// parts, for example `info,convoy_apply=debug`.
-    #[arg(long, global = true, value_name = "FILTER", env = "CONVOY_LOG")]
+    #[arg(long, value_parser = log_filter, global = true, value_name = "FILTER", env = "CONVOY_LOG")]
     pub(crate) log: Option<String>,
     /// How log lines are written.
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
@@ -158,7 +158,7 @@ pub(crate) struct ControllerManager {
     #[command(flatten)]
     pub(crate) leases: Leases,
     /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_parser = render_store_url, value_name = "URL")]
     pub(crate) render_store_url: String,
     /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
     /// takes a free one.
@@ -200,7 +200,7 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Shards {
     /// How many shards the work is divided into; the same on all components.
-    #[arg(long, value_name = "N", default_value_t = convoy_shard::DEFAULT_SHARD_COUNT)]
+    #[arg(long, value_parser = shard_count, value_name = "N", default_value_t = convoy_shard::DEFAULT_SHARD_COUNT)]
     pub(crate) shards: NonZeroU32,
 }
 
@@ -314,6 +314,24 @@ fn dns_label(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("it is not a DNS label: use 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends".to_owned())
+}
+
+fn shard_count(text: &str) -> Result<NonZeroU32, String> {
+    let count: NonZeroU32 = text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+    if count.get() > convoy_shard::MOST_SHARDS {
+        return Err(format!("it is more than {}", convoy_shard::MOST_SHARDS));
+    }
+    Ok(count)
+}
+
+fn render_store_url(text: &str) -> Result<String, String> {
+    convoy_render::RenderStore::check_url(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    convoy_runtime::check_log_filter(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]

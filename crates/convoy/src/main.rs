@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that speaks to a person")]
 
 mod arguments;
+mod bad_flag;
 #[cfg(test)]
 mod command_line_docs;
 mod demo;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("convoy: {error:#}");
-            if error.is::<convoy_shard::SettingsError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let is_misused = error.is::<convoy_shard::SettingsError>() || error.is::<bad_flag::BadFlag>();
+            if is_misused { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

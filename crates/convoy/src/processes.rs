@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use convoy_controller_manager::ObserverLeases;
 use convoy_observer::ControllerLeases;
+use convoy_render::RenderStore;
 use convoy_runtime::leases::Leases;
 use convoy_runtime::{
     CacheScope, Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor, VersionInfo,
@@ -15,6 +16,7 @@ use convoy_runtime::{
 use convoy_shard::{ProcessKind, Settings};
 
 use crate::arguments;
+use crate::bad_flag::BadFlag;
 use crate::sharding;
 use crate::standalone;
 
@@ -24,6 +26,7 @@ pub(crate) async fn apiserver(
     clock: Arc<dyn Clock>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
+    standalone::check(&arguments.data_dir, &arguments.audit)?;
     let options = standalone::Options {
         address: SocketAddr::new(arguments.bind_address, arguments.secure_port),
         shards: arguments.shards.shards,
@@ -44,10 +47,12 @@ pub(crate) async fn controller_manager(
     let (settings, risks) =
         sharding::settings(ProcessKind::ControllerManager, &replica_id, arguments.shards, &arguments.leases)?;
     let patience = settings.lease_duration + settings.renew_interval;
-    let process =
-        Process::start("controller-manager", replica_id, arguments.health_bind_address, shutdown).await?;
+    let store = RenderStore::open(&arguments.render_store_url)
+        .map_err(|source| BadFlag::new("render-store-url", &arguments.render_store_url, source))?;
+    let identity = ProcessIdentity { process: "controller-manager", replica_id };
+    let client = client(&arguments.host, &identity).await?;
     let scratch = Scratch::make()?;
-    let client = process.client(&arguments.host).await?;
+    let process = Process::start(identity, arguments.health_bind_address, shutdown).await?;
     let leases = process.leases(
         Sharing { settings, risks, warn_of_peers: sharding::store_warning(&arguments.render_store_url) },
         &arguments.leases,
@@ -61,7 +66,7 @@ pub(crate) async fn controller_manager(
         shards: leases.shards(),
         cache_scope: cache_scope(arguments.shard_scoped_cache),
         observers: Some(ObserverLeases { leases: leases.peers(), patience }),
-        render_store_url: arguments.render_store_url.clone(),
+        store,
         scratch_dir: scratch.path.clone(),
         allow_file_urls: false,
         clock,
@@ -86,8 +91,9 @@ pub(crate) async fn observer(
     let replica_id = replica_id(&arguments.identity);
     let (settings, risks) =
         sharding::settings(ProcessKind::Observer, &replica_id, arguments.shards, &arguments.leases)?;
-    let process = Process::start("observer", replica_id, arguments.health_bind_address, shutdown).await?;
-    let client = process.client(&arguments.host).await?;
+    let identity = ProcessIdentity { process: "observer", replica_id };
+    let client = client(&arguments.host, &identity).await?;
+    let process = Process::start(identity, arguments.health_bind_address, shutdown).await?;
     // In this time another replica has taken over.
     let patience = settings.lease_duration + settings.renew_interval;
     let leases = process.leases(
@@ -121,6 +127,13 @@ fn cache_scope(shard_scoped_cache: bool) -> CacheScope {
     if shard_scoped_cache { CacheScope::OwnShards } else { CacheScope::Everything }
 }
 
+/// The client of the API server that holds convoy's objects. Nothing is sent yet, so that what fails is the flag.
+async fn client(host: &arguments::Host, identity: &ProcessIdentity) -> Result<kube::Client, BadFlag> {
+    let given = host.kubeconfig.as_deref();
+    let shown = given.map(|path| path.display().to_string()).unwrap_or_default();
+    host_client(given, identity).await.map_err(|source| BadFlag::new("kubeconfig", shown, source))
+}
+
 fn replica_id(identity: &arguments::Identity) -> String {
     identity.replica_id.clone().unwrap_or_else(own_name)
 }
@@ -142,21 +155,23 @@ struct Process {
 
 impl Process {
     async fn start(
-        process: &'static str,
-        replica_id: String,
+        identity: ProcessIdentity,
         health_address: SocketAddr,
         shutdown: &Shutdown,
     ) -> anyhow::Result<Self> {
         let (readiness, metrics) = (Readiness::default(), Metrics::default());
         let version = VersionInfo {
             git_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
-            process: process.to_owned(),
-            replica_id: replica_id.clone(),
+            process: identity.process.to_owned(),
+            replica_id: identity.replica_id.clone(),
         };
         let health =
-            serve_health(health_address, readiness.clone(), metrics.clone(), version, shutdown.clone())
-                .await?;
-        Ok(Self { identity: ProcessIdentity { process, replica_id }, readiness, metrics, health })
+            serve_health(health_address, readiness.clone(), metrics.clone(), version, shutdown.clone()).await;
+        let health = health.map_err(|error| match error.is_in_use() {
+            true => anyhow::Error::from(error).context("another process has --health-bind-address"),
+            false => BadFlag::new("health-bind-address", health_address, error).into(),
+        })?;
+        Ok(Self { identity, readiness, metrics, health })
     }
 
     fn leases(
@@ -180,12 +195,6 @@ impl Process {
         let namespace = sharding::lease_namespace(leases);
         let kubeconfig = host.kubeconfig.as_deref();
         Ok(sharding::start(sharing.settings, namespace, kubeconfig, sharing.warn_of_peers, around)?)
-    }
-
-    async fn client(&self, host: &arguments::Host) -> anyhow::Result<kube::Client> {
-        host_client(host.kubeconfig.as_deref(), &self.identity)
-            .await
-            .context("connecting to the API server that holds convoy's objects")
     }
 
     /// The line that scripts wait for.

@@ -9,6 +9,7 @@ use convoy_runtime::{Clock, Shutdown};
 use convoy_sandbox::{Options, Sandbox};
 
 use crate::arguments;
+use crate::bad_flag::{BadFlag, check_appendable};
 
 /// Names for a number of clusters: `cluster-1`, `cluster-2`, …
 pub(crate) fn names(count: u16) -> Vec<String> {
@@ -45,7 +46,12 @@ pub(crate) async fn run(
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
     std::fs::create_dir_all(&arguments.dir)
-        .with_context(|| format!("making the folder {}", arguments.dir.display()))?;
+        .map_err(|source| BadFlag::new("dir", arguments.dir.display(), source))?;
+    check_appendable("audit-log-path", arguments.audit.audit_log_path.as_deref())?;
+    if arguments.port > 0 && arguments.port.checked_add(arguments.clusters.saturating_sub(1)).is_none() {
+        let why = format!("{} clusters need as many ports from there on", arguments.clusters);
+        return Err(BadFlag::new("port", arguments.port, why).into());
+    }
     let names = names(arguments.clusters);
     let ready_after = Duration::from_millis(arguments.ready_after_ms);
     let audit_log = arguments.audit.audit_log_path.clone();

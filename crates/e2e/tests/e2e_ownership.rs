@@ -252,7 +252,7 @@ async fn serve(
         shards: shards.clone(),
         cache_scope: scope,
         observers: None,
-        render_store_url: format!("file://{}", folder.join("store").display()),
+        store: convoy_render::RenderStore::in_folder(&folder.join("store")).unwrap(),
         scratch_dir: folder.to_owned(),
         allow_file_urls: true,
         clock: Arc::clone(&clock),

@@ -66,6 +66,42 @@ fn apiserver_controller_manager_and_observer_work_as_processes_of_their_own() {
 fn a_process_without_its_api_server_says_so_and_ends() {
     let output = run(&["observer", "--kubeconfig", "/nonexistent", "--health-bind-address", "127.0.0.1:0"]);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("/nonexistent"), "{text}");
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("--kubeconfig \"/nonexistent\" cannot be used"), "{text}");
+}
+
+/// Each before anything starts: nothing on standard output, and the flag named.
+#[test]
+fn values_of_flags_that_cannot_be_used_are_refused_with_code_2_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no kubeconfig").unwrap();
+    let file = file.to_str().unwrap();
+    let (in_file, store) = (format!("{file}/log"), format!("file://{file}/store"));
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let manager = |store| ["controller-manager", "--kubeconfig", file, "--render-store-url", store];
+    for (arguments, flag) in [
+        (manager("nowhere").as_slice(), "--render-store-url"),
+        (&manager("s3://bucket"), "--render-store-url"),
+        (&manager(&store), "--render-store-url"),
+        (&manager("memory://"), "--kubeconfig"),
+        (&["observer", "--kubeconfig", file], "--kubeconfig"),
+        (&["observer", "--health-bind-address", "nowhere"], "--health-bind-address"),
+        (&["observer", "--shards", "5000"], "--shards"),
+        (&["apiserver", "--shards", "5000", "--data-dir", data], "--shards"),
+        (&["sandbox", "--port", "65535", "--clusters", "2", "--dir", data], "--port"),
+        (&["observer", "--log", "a=b=c"], "--log"),
+        (&["apiserver", "--data-dir", file], "--data-dir"),
+        (&["apiserver", "--data-dir", data, "--audit-log-path", &in_file], "--audit-log-path"),
+        (&["standalone", "--data-dir", data, "--audit-log-path", &in_file], "--audit-log-path"),
+        (&["sandbox", "--dir", file], "--dir"),
+        (&["sandbox", "--dir", data, "--audit-log-path", &in_file], "--audit-log-path"),
+    ] {
+        let output = run(arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(flag), "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: it said that it runs");
+    }
 }

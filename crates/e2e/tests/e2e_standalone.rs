@@ -31,11 +31,11 @@ fn start(folder: &Path) -> Convoy {
     Convoy::start(&["standalone", "--data-dir", folder.to_str().unwrap(), "--port", "0"]).unwrap()
 }
 
-/// One line on standard error, and exit code 1.
-fn refusal(arguments: &[&str]) -> String {
+/// One line on standard error, and the exit code.
+fn refusal(arguments: &[&str], code: i32) -> String {
     let output = run(arguments);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(output.status.code(), Some(code), "{text}");
     assert_eq!(text.trim_end().lines().count(), 1, "{text}");
     text
 }
@@ -44,15 +44,10 @@ fn refusal(arguments: &[&str]) -> String {
 fn a_second_process_on_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let first = start(folder.path());
-    let text = refusal(&[
-        "standalone",
-        "--data-dir",
-        folder.path().to_str().unwrap(),
-        "--port",
-        "0",
-        "--log",
-        "off",
-    ]);
+    let text = refusal(
+        &["standalone", "--data-dir", folder.path().to_str().unwrap(), "--port", "0", "--log", "off"],
+        1,
+    );
     assert!(text.contains("is in use by another process"), "{text}");
     drop(first);
 }
@@ -62,15 +57,10 @@ fn a_port_in_use_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let folder = tempfile::tempdir().unwrap();
-    let text = refusal(&[
-        "standalone",
-        "--data-dir",
-        folder.path().to_str().unwrap(),
-        "--port",
-        &port,
-        "--log",
-        "off",
-    ]);
+    let text = refusal(
+        &["standalone", "--data-dir", folder.path().to_str().unwrap(), "--port", &port, "--log", "off"],
+        1,
+    );
     assert!(text.contains(&port) && text.contains("--port"), "{text}");
 }
 
@@ -79,8 +69,9 @@ fn a_folder_that_is_a_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let text = refusal(&["standalone", "--data-dir", file.to_str().unwrap(), "--port", "0", "--log", "off"]);
-    assert!(text.contains("file"), "{text}");
+    let file_name = file.to_str().unwrap();
+    let text = refusal(&["standalone", "--data-dir", file_name, "--port", "0", "--log", "off"], 2);
+    assert!(text.contains("--data-dir") && text.contains(file_name), "{text}");
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, 0, "the file was touched");
 }

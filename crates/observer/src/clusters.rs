@@ -313,6 +313,7 @@ impl Clusters {
             EndedWatch { queue: Arc::clone(&self.queue), cluster: key.clone(), shutdown: shutdown.clone() },
         );
         let watch = KindWatch {
+            cluster: key.clone(),
             kind: kind.clone(),
             client,
             model,

@@ -30,6 +30,12 @@ pub(crate) struct KindName {
     pub(crate) kind: String,
 }
 
+impl WatchedKind {
+    pub(crate) fn new(group: impl Into<String>, version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self(Arc::new(KindName { group: group.into(), version: version.into(), kind: kind.into() }))
+    }
+}
+
 impl std::ops::Deref for WatchedKind {
     type Target = KindName;
 
@@ -201,7 +207,7 @@ impl Model {
 
     fn kind_of(&self, entry: &InventoryEntry) -> WatchedKind {
         let (group, version, kind) = (entry.group.clone(), entry.version.clone(), entry.kind.clone());
-        let kind = WatchedKind(Arc::new(KindName { group, version, kind }));
+        let kind = WatchedKind::new(group, version, kind);
         self.wanted.get_key_value(&kind).map_or(kind, |(known, _)| known.clone())
     }
 

@@ -212,7 +212,9 @@ impl WatchControllers {
             let held = self.looked.shards();
             let now: Vec<u32> =
                 held.keys().copied().filter(|shard| self.controllers.is_missing(*shard)).collect();
-            if now != missing {
+            if now != missing && now.is_empty() {
+                tracing::info!("a controller-manager holds each shard of this observer again");
+            } else if now != missing {
                 tracing::warn!(shards = ?now, "shards of this observer that no controller-manager holds");
             }
             let is_unsaid =

@@ -18,6 +18,7 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: D
 
 /// One watch of one kind on one cluster, until shutdown.
 pub(crate) struct KindWatch {
+    pub(crate) cluster: StoreKey,
     pub(crate) kind: WatchedKind,
     pub(crate) client: Client,
     pub(crate) model: Arc<Mutex<Model>>,
@@ -44,7 +45,10 @@ impl KindWatch {
             };
             failures += 1;
             let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
-            tracing::warn!(kind = %self.kind, error = why, ?wait, "watch of a target failed; trying again");
+            tracing::warn!(
+                cluster = %self.cluster, kind = %self.kind, error = why, ?wait,
+                "watch of a target failed; trying again"
+            );
             self.model.lock().failed(&self.kind, why, self.clock.monotonic());
             self.tell_all();
             (self.on_failure)();
@@ -81,7 +85,7 @@ impl KindWatch {
                 Err(error) => {
                     *failures += 1;
                     let wait = BACKOFF.wait(*failures, u64::from(*failures).wrapping_mul(7));
-                    tracing::debug!(kind = %self.kind, error = describe(&error), ?wait, "watch of a target was interrupted");
+                    tracing::debug!(cluster = %self.cluster, kind = %self.kind, error = describe(&error), ?wait, "watch of a target was interrupted");
                     self.clock.sleep(wait).await;
                 }
             }
@@ -159,4 +163,54 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use convoy_runtime::ManualClock;
+    use kube::client::Body;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_fails_says_of_which_cluster_and_kind() {
+        let log = Log::default();
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _here = tracing::subscriber::set_default(lines);
+        let refuses = tower::service_fn(|_: http::Request<Body>| async {
+            Ok::<_, Infallible>(http::Response::builder().status(500).body(Body::empty()).unwrap())
+        });
+        let shutdown = Shutdown::new();
+        let until = shutdown.clone();
+        let watch = KindWatch {
+            cluster: StoreKey::new("team", "edge-1"),
+            kind: WatchedKind::new("apps", "v1", "Deployment"),
+            client: Client::new(refuses, "default"),
+            model: Arc::default(),
+            clock: Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH)),
+            on_change: Arc::new(|_| {}),
+            on_failure: Arc::new(move || until.trigger()),
+        };
+        tokio::time::timeout(Duration::from_secs(20), watch.run(shutdown)).await.unwrap();
+        let text = String::from_utf8(log.0.lock().clone()).unwrap();
+        assert!(text.contains("watch of a target failed"), "{text}");
+        assert!(text.contains("team/edge-1") && text.contains("Deployment"), "{text}");
+    }
 }

@@ -5,6 +5,7 @@ use convoy_storage::StorageError;
 use serde_json::Value;
 
 use crate::failure::storage_status;
+use crate::server_fields;
 use crate::write::{Refusal, Target, encode};
 use crate::{AdmissionRequest, Body, Operation, Registry, RequestContext, Resource, Written};
 
@@ -68,7 +69,9 @@ impl Registry {
         }
         let name = object.name().to_owned();
         self.mutate(target, Operation::Create, &name, &mut object, None).await?;
+        let asked = server_fields::pick(resource.def(), &object);
         resource.strategy.prepare_for_create(context, &mut object);
+        warnings.extend(server_fields::warnings(resource.def(), &asked, None, &object, false));
         target.validate(&object, None)?;
         resource.strategy.canonicalise(&mut object);
         warnings.extend(resource.strategy.warnings(context, &object, None));

@@ -26,6 +26,7 @@ mod read;
 mod registry;
 mod resource;
 mod resource_table;
+mod server_fields;
 mod strategy;
 mod update;
 mod write;

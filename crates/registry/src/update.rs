@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::failure::{fault_status, storage_status};
 use crate::patch_failure::{apply_status, json_patch_status, merge_patch_status, strategic_patch_status};
+use crate::server_fields;
 use crate::write::{Refusal, Target, encode, keep_times_of_no_op};
 use crate::{Body, Operation, Patch, Registry, RequestContext, Resource, Written};
 
@@ -143,7 +144,11 @@ impl Registry {
                     .map_err(apply_status)?;
                 let mut object = target.decode(object.into(), Refusal::Patched, &mut Vec::new())?;
                 target.place(&mut object)?;
-                self.create_object(target, object, warnings).await
+                let mut written = self.create_object(target, object, warnings).await?;
+                let (asked, given) =
+                    (server_fields::pick(resource.def(), &applied), written.object.to_value());
+                written.warnings.extend(server_fields::warnings(resource.def(), &asked, None, &given, false));
+                Ok(written)
             }
             Change::Replace(_) | Change::Patch(_) => {
                 Err(Status::not_found(&resource.group_resource(), target.name))
@@ -174,7 +179,17 @@ impl Registry {
             }
             _ => new,
         };
+        // Applying leaves these fields out of the merge: what was asked for is in the body alone.
+        let (asked, before) = match change {
+            Change::Patch(Patch::Apply { body, .. }) => (&body.object, None),
+            Change::Patch(_) | Change::Replace(_) => (&new, Some(&old)),
+        };
+        let asked = server_fields::pick(resource.def(), asked);
         resource.strategy.prepare_for_update(context, subresource, &mut new, &old);
+        if subresource.is_empty() {
+            let is_patch = before.is_some() && matches!(change, Change::Patch(_));
+            warnings.extend(server_fields::warnings(resource.def(), &asked, before, &new, is_patch));
+        }
         if resource.generation && subresource != "status" && content_differs(resource, &new, &old) {
             new.set_generation(old.generation() + 1);
         }

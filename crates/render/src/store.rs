@@ -122,18 +122,37 @@ pub struct Collected {
     pub kept: usize,
 }
 
+/// The folder of a store's URL; none when the store is in memory.
+fn folder_of(url: &str) -> Result<Option<&str>, OpenStoreError> {
+    match url.split_once("://") {
+        Some(("memory", "" | "/")) => Ok(None),
+        Some(("file", folder)) if folder.starts_with('/') => Ok(Some(folder)),
+        Some((scheme @ ("s3" | "gs" | "az"), _)) => {
+            Err(OpenStoreError::Unsupported { scheme: scheme.to_owned() })
+        }
+        _ => Err(OpenStoreError::Url { url: url.chars().take(64).collect() }),
+    }
+}
+
 impl RenderStore {
     /// Opens the store of `--render-store-url`: `file:///folder` (made when it is not there, readable by
     /// its owner alone) or `memory://`.
+    ///
+    /// # Errors
+    /// See [`OpenStoreError`].
     pub fn open(url: &str) -> Result<Self, OpenStoreError> {
-        match url.split_once("://") {
-            Some(("memory", "" | "/")) => Ok(Self::in_memory()),
-            Some(("file", folder)) if folder.starts_with('/') => Self::in_folder(FilePath::new(folder)),
-            Some((scheme @ ("s3" | "gs" | "az"), _)) => {
-                Err(OpenStoreError::Unsupported { scheme: scheme.to_owned() })
-            }
-            _ => Err(OpenStoreError::Url { url: url.chars().take(64).collect() }),
+        match folder_of(url)? {
+            None => Ok(Self::in_memory()),
+            Some(folder) => Self::in_folder(FilePath::new(folder)),
         }
+    }
+
+    /// Whether a URL is one of a store, without touching it.
+    ///
+    /// # Errors
+    /// [`OpenStoreError::Url`] or [`OpenStoreError::Unsupported`].
+    pub fn check_url(url: &str) -> Result<(), OpenStoreError> {
+        folder_of(url).map(|_| ())
     }
 
     /// A store that is gone with the process.
@@ -481,6 +500,7 @@ mod tests {
     fn urls_that_are_no_stores_are_refused_by_name() {
         for url in ["", "store", "file://relative", "ftp://x/y", "memory://x"] {
             assert!(matches!(RenderStore::open(url), Err(OpenStoreError::Url { .. })), "{url}");
+            assert!(RenderStore::check_url(url).is_err(), "{url}");
         }
         let error = RenderStore::open("s3://bucket/prefix").unwrap_err();
         assert_eq!(

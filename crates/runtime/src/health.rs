@@ -110,6 +110,13 @@ pub struct ServeHealthError {
     source: std::io::Error,
 }
 
+impl ServeHealthError {
+    /// Whether another process listens there: that can pass.
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == std::io::ErrorKind::AddrInUse
+    }
+}
+
 /// Starts the health server.
 ///
 /// # Errors

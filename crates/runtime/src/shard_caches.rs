@@ -144,10 +144,22 @@ struct Context {
 }
 
 impl Context {
-    /// Waits after a failure; says so.
-    async fn back_off(&self, failures: u32, error: &(dyn std::error::Error + Sync), what: &str) {
+    /// Waits after a failure; says so, and of which shard, if one it is.
+    async fn back_off(
+        &self,
+        failures: u32,
+        error: &(dyn std::error::Error + Sync),
+        what: &str,
+        shard: Option<u32>,
+    ) {
         let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
-        tracing::warn!(kind = self.kind_name, error = describe(error), ?wait, "{what} failed; trying again");
+        tracing::warn!(
+            kind = self.kind_name,
+            shard,
+            error = describe(error),
+            ?wait,
+            "{what} failed; trying again"
+        );
         self.clock.sleep(wait).await;
     }
 }
@@ -209,7 +221,7 @@ async fn watch_outside(context: &Context) {
         match event {
             Err(error) => {
                 failures += 1;
-                context.back_off(failures, &error, "watch of shard labels").await;
+                context.back_off(failures, &error, "watch of shard labels", None).await;
                 continue;
             }
             Ok(Event::Init) => listed.clear(),

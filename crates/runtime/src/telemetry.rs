@@ -44,13 +44,24 @@ pub enum TelemetryError {
     AlreadySet,
 }
 
+/// Whether a filter is one that [`init_telemetry`] takes.
+///
+/// # Errors
+/// [`TelemetryError::Filter`].
+pub fn check_log_filter(filter: &str) -> Result<(), TelemetryError> {
+    parse(filter).map(drop)
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, TelemetryError> {
+    EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
+}
+
 /// Sends log lines that pass `filter` to standard error.
 ///
 /// # Errors
 /// When the filter is malformed, or logging was set up before.
 pub fn init_telemetry(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
-    let env_filter = EnvFilter::try_new(filter)
-        .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
+    let env_filter = parse(filter)?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(env_filter)
         .with_ansi(std::io::stderr().is_terminal())

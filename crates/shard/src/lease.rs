@@ -17,8 +17,6 @@ pub mod annotation {
     pub const RENEW_INTERVAL: &str = "convoy.kumodo.io/lease-renew-interval-ms";
     /// On member leases: whether the replica acts, or waits for peers that run with other settings.
     pub const STATE: &str = "convoy.kumodo.io/state";
-    /// On member leases: where the replica is reached.
-    pub const ADDRESS: &str = "convoy.kumodo.io/address";
 }
 
 /// Which lease.
@@ -83,8 +81,6 @@ pub struct MemberInfo {
     pub renew_interval: Option<Duration>,
     /// Whether it acts.
     pub state: MemberState,
-    /// Where it is reached.
-    pub address: Option<String>,
 }
 
 /// One lease, as it was read or is to be written.

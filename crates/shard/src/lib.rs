@@ -27,12 +27,13 @@ pub use moment::Moment;
 pub use mutant::Mutant;
 pub use ownership::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use protocol::{
-    Acquired, Action, ApiServerShards, Event, Held, LostBecause, Note, Protocol, Standing, WriteError,
-    WriteOp, Written,
+    Acquired, Action, ApiServerShards, Event, Held, LAST_EPOCH, LostBecause, Note, Protocol, Standing,
+    WriteError, WriteOp, Written,
 };
 pub use settings::{
     DEFAULT_LEASE_DURATION, DEFAULT_OBSERVE_INTERVAL, DEFAULT_OBSERVE_INTERVAL_WITH_RELEASE,
-    DEFAULT_RENEW_INTERVAL, LONGEST_LEASE_DURATION, ProcessKind, Settings, SettingsError, is_dns_label,
+    DEFAULT_RENEW_INTERVAL, LONGEST_LEASE_DURATION, MOST_SHARDS, ProcessKind, Settings, SettingsError,
+    is_dns_label,
 };
 
 use std::num::NonZeroU32;

@@ -21,7 +21,7 @@ const LONGEST_ID: usize = 63;
 /// The longest `--lease-duration`. What stands on a lease and is longer was written by no replica.
 pub const LONGEST_LEASE_DURATION: Duration = Duration::from_secs(86_400);
 /// More shards than this cost more lease traffic than they can be worth.
-const MOST_SHARDS: u32 = 4096;
+pub const MOST_SHARDS: u32 = 4096;
 
 /// A kind of process that shares work. Each has its own leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,8 +71,6 @@ pub struct Settings {
     pub assignment: Assignment,
     /// `--release-member-on-exit`.
     pub release_member_on_exit: bool,
-    /// Where peers and the apiserver reach this replica, if anywhere; stands on the member lease.
-    pub address: Option<String>,
     /// Whether the API server is asked how many shards it counts, so that this replica owns nothing when it
     /// counts others.
     pub asks_api_server: bool,
@@ -136,7 +134,6 @@ impl Settings {
             observe_interval: DEFAULT_OBSERVE_INTERVAL,
             assignment: Assignment::default(),
             release_member_on_exit: false,
-            address: None,
             asks_api_server: false,
             is_sole: false,
             #[cfg(feature = "mutants")]

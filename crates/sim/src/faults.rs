@@ -397,7 +397,6 @@ impl World {
                     assignment: has_annotations.then(|| self.plan.assignment.as_str().to_owned()),
                     renew_interval: Some(Duration::from_secs(10)),
                     state: MemberState::Acting,
-                    address: None,
                 }),
             };
             self.hub.put_lease(kind, lease, now);

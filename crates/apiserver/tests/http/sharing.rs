@@ -326,3 +326,77 @@ fn sc14_the_server_says_how_many_shards_it_counts_to_whom_may_read_it_and_lets_n
     let resource = served["resources"].as_array().unwrap().iter().find(named).unwrap();
     assert_eq!((&resource["namespaced"], &resource["verbs"]), (&json!(false), &json!(["get", "list"])));
 }
+
+#[test]
+fn who_asks_for_another_shard_label_is_told_that_the_server_writes_it() {
+    let it = Fixture::start();
+    let one = format!("{RELEASES}/web");
+    let warnings = |answer: &Response| -> Vec<String> {
+        assert!((200..300).contains(&answer.status), "{}", answer.text());
+        let warning =
+            |(name, value): &(String, String)| name.eq_ignore_ascii_case("warning").then(|| value.clone());
+        answer.headers.iter().filter_map(warning).collect()
+    };
+    // The shard of default/prod-eu is 15 of 32.
+    let told = |asked: &str| {
+        format!(
+            r#"299 - "metadata.labels[convoy.kumodo.io/shard] is written by the API server alone: {asked} was not taken, it is \"15\"""#
+        )
+    };
+    let labelled = |shard: &str| {
+        let mut object = release("web", "prod-eu");
+        object["metadata"]["labels"] = json!({SHARD: shard});
+        object
+    };
+    let three = told(r#"\"3\""#);
+    let created = it.send("POST", RELEASES, JSON, &labelled("3"));
+    assert_eq!(warnings(&created), [three.as_str()]);
+    let label = |shard: Value| json!({"metadata": {"labels": {SHARD: shard}}});
+    let merged = it.send("PATCH", &one, MERGE, &label(json!("3")));
+    assert_eq!(warnings(&merged), [three.as_str()]);
+    let removed = it.send("PATCH", &one, MERGE, &label(Value::Null));
+    assert_eq!(warnings(&removed), [told("its removal")]);
+    assert_eq!(removed.json()["metadata"]["labels"][SHARD], "15");
+    let apply = format!("{one}?fieldManager=a&force=true");
+    assert_eq!(warnings(&it.send("PATCH", &apply, APPLY, &labelled("3"))), [three.as_str()]);
+    let fresh = format!("{RELEASES}/web-2?fieldManager=a");
+    let mut applied = labelled("3");
+    applied["metadata"]["name"] = json!("web-2");
+    assert_eq!(warnings(&it.send("PATCH", &fresh, APPLY, &applied)), [three.as_str()]);
+    let mut replaced = created.json();
+    replaced["metadata"]["labels"][SHARD] = json!("3");
+    replaced["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let current = it.get(&one).json();
+    replaced["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+    assert_eq!(warnings(&it.send("PUT", &one, JSON, &replaced)), [three.as_str()]);
+    // Who does not ask is told nothing.
+    let none: [&str; 0] = [];
+    let mut without = it.get(&one).json();
+    without["metadata"].as_object_mut().unwrap().remove("labels");
+    assert_eq!(warnings(&it.send("PUT", &one, JSON, &without)), none);
+    let other = json!({"metadata": {"labels": {"team": "a"}}});
+    assert_eq!(warnings(&it.send("PATCH", &one, MERGE, &other)), none);
+    assert_eq!(warnings(&it.send("PATCH", &apply, APPLY, &release("web", "prod-eu"))), none);
+    let status = json!({"status": {"controller": writer(15, 1)}});
+    assert_eq!(warnings(&it.send("PATCH", &format!("{one}/status"), MERGE, &status)), none);
+}
+
+#[test]
+fn i5_what_the_documentation_says_to_clear_lets_epochs_begin_anew() {
+    let it = Fixture::start();
+    let (one, last) = (format!("{RELEASES}/web/status"), i64::from(i32::MAX));
+    it.taken("POST", RELEASES, JSON, &release("web", "edge-1"));
+    let status = |part: &str, writer: Value| json!({"status": {part: writer}});
+    for part in ["controller", "observer"] {
+        it.taken("PATCH", &one, MERGE, &status(part, writer(3, last)));
+        assert_eq!(it.send("PATCH", &one, MERGE, &status(part, writer(3, 0))).status, 409);
+        it.taken("PATCH", &one, MERGE, &status(part, Value::Null));
+        it.taken("PATCH", &one, MERGE, &status(part, writer(3, 0)));
+    }
+    it.taken("POST", INVENTORIES, JSON, &inventory("web", last));
+    let part = format!("{INVENTORIES}/web");
+    let spec = |writer: Value| json!({"spec": {"writer": writer}});
+    assert_eq!(it.send("PATCH", &part, MERGE, &spec(writer(3, 0))).status, 409);
+    it.taken("PATCH", &part, MERGE, &spec(Value::Null));
+    it.taken("PATCH", &part, MERGE, &spec(writer(3, 0)));
+}

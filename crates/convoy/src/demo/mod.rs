@@ -27,6 +27,7 @@ use self::progress::Progress;
 use self::repository::Repository;
 use self::watch::{Expected, Seen};
 use crate::arguments;
+use crate::bad_flag::BadFlag;
 use crate::standalone::{self, Standalone};
 use crate::terminal::{Cell, Colour, Display, Table};
 
@@ -70,7 +71,8 @@ impl Folder {
     fn open(wanted: Option<&Path>) -> anyhow::Result<Self> {
         match wanted {
             Some(path) => {
-                std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+                std::fs::create_dir_all(path)
+                    .map_err(|source| BadFlag::new("dir", path.display(), source))?;
                 let path = path.canonicalize().with_context(|| format!("finding {}", path.display()))?;
                 if path.read_dir()?.next().is_some() {
                     bail!("{} is not empty; name a new folder for the demo", path.display());

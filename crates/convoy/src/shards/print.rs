@@ -79,7 +79,7 @@ fn shards(view: &View, is_wide: bool) -> Table {
 }
 
 fn members(view: &View) -> Table {
-    let headings = ["REPLICA", "STATE", "OWNS", "SHARDS", "ASSIGNMENT", "ADDRESS", "RENEWED", "LEASE"];
+    let headings = ["REPLICA", "STATE", "OWNS", "SHARDS", "ASSIGNMENT", "RENEWED", "LEASE"];
     let mut table = Table::new(&headings);
     let dash = || "-".to_owned();
     for member in &view.members {
@@ -90,7 +90,6 @@ fn members(view: &View) -> Table {
             member.owned.to_string().into(),
             member.shards.map_or_else(dash, |shards| shards.to_string()).into(),
             member.assignment.clone().unwrap_or_else(dash).into(),
-            member.address.clone().unwrap_or_else(dash).into(),
             member.renewed_ago.map_or_else(dash, |ago| format!("{} ago", span(ago))).into(),
             left(member.standing).into(),
         ]);
@@ -170,7 +169,6 @@ fn member(row: &MemberRow) -> Value {
         "owns": row.owned,
         "shards": row.shards,
         "assignment": row.assignment,
-        "address": row.address,
         "renewedSecondsAgo": row.renewed_ago.map(|ago| ago.as_secs()),
         "leftSeconds": left_seconds(row.standing),
     })
@@ -205,9 +203,9 @@ SHARD   OWNER             EPOCH   LEASE             OBJECTS   GAP
         assert!(text.contains("13        -     10         2          1\n"), "{text}");
         let members = text.split("\n\n").nth(1).unwrap();
         let expected = "\
-REPLICA   STATE    OWNS   SHARDS   ASSIGNMENT   ADDRESS      RENEWED   LEASE
-cm-a      acting   1      4        modulo       10.0.0.1:4   9s ago    21s left
-cm-b      gone     0      4        modulo       10.0.0.1:4   42s ago   ended 12s ago
+REPLICA   STATE    OWNS   SHARDS   ASSIGNMENT   RENEWED   LEASE
+cm-a      acting   1      4        modulo       9s ago    21s left
+cm-b      gone     0      4        modulo       42s ago   ended 12s ago
 ";
         assert_eq!(members, expected);
     }

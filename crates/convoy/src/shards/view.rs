@@ -162,7 +162,6 @@ pub(crate) struct MemberRow {
     pub(crate) state: MemberState,
     pub(crate) shards: Option<u32>,
     pub(crate) assignment: Option<String>,
-    pub(crate) address: Option<String>,
     pub(crate) renewed_ago: Option<Duration>,
     /// Shards that it holds now.
     pub(crate) owned: usize,
@@ -258,7 +257,6 @@ fn member(process: ProcessKind, lease: &Lease, now: Duration) -> Option<MemberRo
         state: MemberState::of(lease, standing, now),
         shards: info.and_then(|info| info.shards).map(std::num::NonZeroU32::get),
         assignment: info.and_then(|info| info.assignment.clone()),
-        address: info.and_then(|info| info.address.clone()),
         renewed_ago: lease.renewed.map(|renewed| now.saturating_sub(renewed)),
         owned: 0,
     })
@@ -371,7 +369,6 @@ pub(super) mod tests {
             assignment: Some("modulo".into()),
             renew_interval: Some(Duration::from_secs(10)),
             state,
-            address: Some(format!("10.0.0.1:{shards}")),
         };
         let key = LeaseKey::Member(id.into());
         Lease { member: Some(info), boot_id: Some("boot".into()), ..lease(key, Some(id), ago) }

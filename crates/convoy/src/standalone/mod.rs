@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_render::RenderStore;
 use convoy_runtime::{CacheScope, Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
 use convoy_shard::ProcessKind;
@@ -20,6 +21,7 @@ use convoy_shard::ProcessKind;
 pub(crate) use self::control_plane::ControlPlane;
 pub(crate) use self::data_dir::DataDir;
 use crate::arguments::{self, Part};
+use crate::bad_flag::{BadFlag, check_appendable};
 use crate::{sandbox, sharding};
 
 /// How long clients get to notice that the server is about to end, and requests to finish.
@@ -130,6 +132,7 @@ async fn controllers(
     let observer_leases = leases(ProcessKind::Observer, &observer)?;
     let (manager_shards, observer_shards) = (manager_leases.shards(), observer_leases.shards());
 
+    let store = RenderStore::in_folder(&folder.render_store()?)?;
     let mut tasks = Supervisor::new(shutdown.clone());
     tasks.spawn("leases of the controller-manager", manager_leases.ended());
     tasks.spawn("leases of the observer", observer_leases.ended());
@@ -140,7 +143,7 @@ async fn controllers(
                 client: manager_client,
                 identity: manager,
                 shards: manager_shards,
-                render_store_url: format!("file://{}", folder.render_store()?.display()),
+                store,
                 scratch_dir: folder.scratch()?,
                 allow_file_urls: true,
                 clock: Arc::clone(&clock),
@@ -214,6 +217,7 @@ pub(crate) async fn run(
     clock: Arc<dyn Clock>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
+    check(&arguments.data_dir, &arguments.audit)?;
     let options = Options {
         data_dir: arguments.data_dir.clone(),
         address: SocketAddr::new(arguments.bind_address, arguments.port),
@@ -223,6 +227,12 @@ pub(crate) async fn run(
         audit_log: arguments.audit.audit_log_path.clone(),
     };
     serve(options, clock, shutdown).await
+}
+
+/// Refuses a folder or an audit log that cannot be used before anything starts.
+pub(crate) fn check(data_dir: &Path, audit: &arguments::Audit) -> Result<(), BadFlag> {
+    DataDir::open(data_dir).map_err(|error| BadFlag::new("data-dir", data_dir.display(), error))?;
+    check_appendable("audit-log-path", audit.audit_log_path.as_deref())
 }
 
 /// Starts, says so in one line, and stays until a signal or until a part fails.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use convoy_controller_manager::{Options, RunError, run};
 use convoy_observer::ObserverOptions;
+use convoy_render::RenderStore;
 use convoy_runtime::{
     CacheScope, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client,
 };
@@ -81,7 +82,7 @@ impl World {
             client: self.client.clone(),
             identity: identity("controller-manager"),
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
-            render_store_url: format!("file://{}", self.folder.path().join("store").display()),
+            store: RenderStore::in_folder(&self.folder.path().join("store")).unwrap(),
             scratch_dir: self.folder.path().to_owned(),
             allow_file_urls: true,
             clock: Arc::new(RealClock::new()),

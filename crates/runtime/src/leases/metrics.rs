@@ -25,6 +25,7 @@ pub(super) struct LeaseMetrics {
     pub(super) conflicts: Counter,
     pub(super) guard_refusals: Counter,
     pub(super) disagreement: Gauge,
+    pub(super) at_last_epoch: Gauge,
     pub(super) apiserver_shards: Gauge,
     pub(super) apiserver_disagreement: Gauge,
 }
@@ -45,6 +46,7 @@ impl LeaseMetrics {
             conflicts: Counter::default(),
             guard_refusals: Counter::default(),
             disagreement: Gauge::default(),
+            at_last_epoch: Gauge::default(),
             apiserver_shards: Gauge::default(),
             apiserver_disagreement: Gauge::default(),
         };
@@ -110,6 +112,11 @@ impl LeaseMetrics {
                 "convoy_lease_disagreement",
                 "1 while a peer runs with settings that do not fit",
                 gauge(&made.disagreement),
+            );
+            registry.register(
+                "convoy_shards_at_last_epoch",
+                "Shards of this replica whose leaseTransitions cannot be raised any more",
+                gauge(&made.at_last_epoch),
             );
             registry.register(
                 "convoy_apiserver_shards",

@@ -18,6 +18,8 @@ mod peers;
 mod report;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_thread;
 mod thread;
 
 pub use drive::{Ended, LeaseApi, LeaseReport, ListFailed, Listed, drive};

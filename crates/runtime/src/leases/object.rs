@@ -43,7 +43,6 @@ pub fn parse(process: ProcessKind, object: &DynamicObject) -> Option<Lease> {
             Some("waiting") => MemberState::Waiting,
             _ => MemberState::Acting,
         },
-        address: noted(annotation::ADDRESS),
     });
     let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0).clamp(0, MOST_TRANSITIONS);
     Some(Lease {
@@ -93,7 +92,6 @@ pub(super) fn build(
         note(annotation::ASSIGNMENT, member.assignment.clone());
         note(annotation::RENEW_INTERVAL, member.renew_interval.map(|span| span.as_millis().to_string()));
         note(annotation::STATE, Some(member.state.as_str().to_owned()));
-        note(annotation::ADDRESS, member.address.clone());
     }
     let mut labels = old.labels.unwrap_or_default();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
@@ -155,7 +153,6 @@ mod tests {
             assignment: Some("modulo".to_owned()),
             renew_interval: Some(Duration::from_millis(10_500)),
             state: MemberState::Waiting,
-            address: Some("10.0.0.1:8443".to_owned()),
         };
         for (key, member) in [(LeaseKey::Shard(31), None), (LeaseKey::Member("cm-0".into()), Some(member))] {
             let lease = Lease {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_shard::{Acquired, LeaseKey, LostBecause, Moment, Note, Protocol, Settings, Standing, WriteError};
+use convoy_shard::{
+    Acquired, LAST_EPOCH, Lease, LeaseKey, LostBecause, Moment, Note, Protocol, Settings, Standing,
+    WriteError,
+};
 use tokio::sync::mpsc;
 
 use super::events::Told;
@@ -143,6 +146,16 @@ impl LeaseReport for Report {
                     self.tell(Told::TakenOver { shard: *shard, lease, from, silent });
                 }
             }
+            Note::EpochsUsedUp { shard } => {
+                let message = format!(
+                    "the lease of shard {shard} has leaseTransitions {LAST_EPOCH}, after which there are no more: \
+                     an older holder of the shard is no longer told from a newer one. Stop the {}s, delete the lease, \
+                     and clear what was written in that epoch: see the documentation, Leases that people changed",
+                    self.settings.process.as_str()
+                );
+                tracing::error!(shard, "{message}");
+                self.warn(&LeaseKey::Shard(*shard), "EpochsUsedUp", &message);
+            }
             Note::Lost { shard, epoch, because } => {
                 self.metrics.losses.inc();
                 tracing::warn!(shard, epoch, because = %why(because), "this replica has lost the shard");
@@ -198,6 +211,11 @@ impl LeaseReport for Report {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.owned.set(count(self.shards.owned().len()));
         self.metrics.wanted.set(count(protocol.wanted().len()));
+        let is_last = |(lease, _): &(&Arc<Lease>, Duration)| {
+            matches!(lease.key, LeaseKey::Shard(shard) if protocol.held().contains_key(&shard))
+                && lease.transitions >= LAST_EPOCH
+        };
+        self.metrics.at_last_epoch.set(count(protocol.seen(now).filter(is_last).count()));
         let (unowned, seconds) = self.own.unowned(self.settings.shards.get());
         let seconds = seconds.as_secs_f64();
         self.metrics.unowned.set(count(unowned));

@@ -132,7 +132,7 @@ where
                 failures += 1;
                 // A list that fails holds up no other.
                 turn = None;
-                context.back_off(failures, &error, "watch of a shard").await;
+                context.back_off(failures, &error, "watch of a shard", Some(watched.shard)).await;
             }
         }
         if has_listed {

@@ -264,7 +264,7 @@ where
     let mut failures = 0;
     while let Err(error) = look_once(context, whole, shard, epoch).await {
         failures += 1;
-        context.back_off(failures, &error, "list of a gained shard").await;
+        context.back_off(failures, &error, "list of a gained shard", Some(shard)).await;
     }
 }
 

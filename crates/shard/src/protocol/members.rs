@@ -63,7 +63,6 @@ impl Protocol {
                 assignment: Some(settings.assignment.as_str().to_owned()),
                 renew_interval: Some(settings.renew_interval),
                 state,
-                address: settings.address.clone(),
             }),
             key,
         }

@@ -40,7 +40,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use server::ApiServerShards;
-pub use state::{Held, Protocol};
+pub use state::{Held, LAST_EPOCH, Protocol};
 
 use crate::{Lease, LeaseKey, Moment};
 
@@ -202,6 +202,12 @@ pub enum Note {
         epoch: u64,
         /// How.
         how: Acquired,
+    },
+    /// The lease of a shard of this replica has the last epoch there is: from now on epochs do not tell an older
+    /// holder from a newer one.
+    EpochsUsedUp {
+        /// The shard.
+        shard: u32,
     },
     /// A shard was lost.
     Lost {

@@ -113,6 +113,14 @@ impl Protocol {
                 self.lose(shard, LostBecause::Deleted, actions);
             }
         }
+        if let LeaseKey::Shard(shard) = key
+            && self.held.contains_key(&shard)
+            && lease.transitions >= LAST_EPOCH
+            && self.least_epochs.get(&shard).is_none_or(|least| *least < LAST_EPOCH)
+        {
+            // Raised by hand under its holder.
+            actions.push(Action::Note(Note::EpochsUsedUp { shard }));
+        }
         let is_older = self.seen.get(&key).is_some_and(|known| known.lease.version() > lease.version());
         self.know(lease, went_back || is_older, now);
     }
@@ -270,6 +278,9 @@ impl Protocol {
         self.shards_renewed.insert(shard, sent);
         self.held.insert(shard, held);
         actions.push(Action::Note(Note::Gained { shard, epoch: lease.transitions, how }));
+        if lease.transitions >= LAST_EPOCH {
+            actions.push(Action::Note(Note::EpochsUsedUp { shard }));
+        }
     }
 }
 

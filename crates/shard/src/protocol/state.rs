@@ -10,7 +10,7 @@ use crate::{Lease, LeaseKey, Moment, Settings};
 pub(super) const COLLECT_AFTER_DURATIONS: u32 = 10;
 /// `spec.leaseTransitions` is an `int32`: an epoch that somebody wrote there by hand can be so high that
 /// none is higher.
-pub(super) const LAST_EPOCH: u64 = i32::MAX as u64;
+pub const LAST_EPOCH: u64 = i32::MAX as u64;
 
 /// A lease as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::checks::Checks;
 use super::world::{World, ms, s};
-use crate::{Acquired, Event, LeaseKey, LostBecause, MemberInfo, MemberState, Note, Standing};
+use crate::{Acquired, Event, LAST_EPOCH, LeaseKey, LostBecause, MemberInfo, MemberState, Note, Standing};
 
 /// Two replicas, four shards; `r-0` holds 0 and 2.
 fn two() -> World {
@@ -429,4 +429,33 @@ fn case12_lost_answers_of_renewals_cost_no_shard() {
         world.run_for(s(27));
     }
     assert!(lost(&world, 0).is_empty(), "{:#?}", world.summary());
+}
+
+#[test]
+fn i5_epochs_that_were_used_up_by_hand_are_told_and_begin_anew_once_the_lease_and_the_objects_are_cleared() {
+    let told = |world: &World, replica: usize| {
+        world.notes_of(replica).iter().filter(|n| matches!(n, Note::EpochsUsedUp { shard: 1 })).count()
+    };
+    let mut world = World::at_rest(1, 4);
+    world.edit(&LeaseKey::Shard(1), |lease| lease.transitions = LAST_EPOCH);
+    world.run_for(s(20));
+    assert_eq!(told(&world, 0), 1, "by who holds it, once");
+    world.kill(0);
+    let next = world.start(World::settings("r-1", 4));
+    world.run_for(s(60));
+    assert_eq!((world.shards_of(next).len(), told(&world, next)), (4, 1));
+    assert_eq!(world.replicas[next].protocol.held()[&1].epoch, LAST_EPOCH);
+    // As the documentation has it: all are stopped, the lease is deleted, and no object tells of an epoch.
+    world.stop(next);
+    world.run_for(s(10));
+    world.checks.may_forget_epochs = true;
+    world.delete(&LeaseKey::Shard(1));
+    let fresh = world.start(World::settings("r-2", 4));
+    world.run_for(s(90));
+    assert_eq!((world.shards_of(fresh).len(), told(&world, fresh)), (4, 0));
+    assert_eq!(world.replicas[fresh].protocol.held()[&1].epoch, 0);
+    // With an object that was forgotten nothing is gained, and that is told too.
+    world.step(fresh, Event::EpochSeen { shard: 1, epoch: LAST_EPOCH });
+    world.run_for(s(10));
+    assert_eq!((world.replicas[fresh].protocol.held()[&1].epoch, told(&world, fresh)), (LAST_EPOCH, 1));
 }
