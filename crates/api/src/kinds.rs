@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use crate::git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 use crate::helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
+use crate::oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
 use crate::release::{Release, ReleaseSpec, ReleaseStatus};
 use crate::release_inventory::{ReleaseInventory, ReleaseInventorySpec};
 use crate::schema::{object, structural};
@@ -162,6 +163,26 @@ pub fn kinds() -> Vec<KindInfo> {
                 STATUS,
                 column("Charts", "integer", ".status.charts", 0, "Charts in the index"),
                 column("URL", "string", ".spec.url", 1, "Where the repository is"),
+                AGE,
+                MESSAGE,
+            ],
+        },
+        KindInfo {
+            kind: "OCIRegistry",
+            plural: OCIRegistry::PLURAL,
+            singular: OCIRegistry::SINGULAR,
+            short_names: &["ocireg"],
+            categories: &["convoy"],
+            scope: Scope::Namespaced,
+            has_status: true,
+            schema: object::<OCIRegistrySpec>(
+                "An OCIRegistry is an OCI registry that Releases take charts and manifests from.",
+                Some(structural::<OCIRegistryStatus>()),
+            ),
+            columns: vec![
+                READY,
+                STATUS,
+                column("URL", "string", ".spec.url", 0, "Where the registry is"),
                 AGE,
                 MESSAGE,
             ],

@@ -17,6 +17,7 @@ mod git_repository;
 mod helm_registry;
 mod kinds;
 mod object;
+mod oci_registry;
 mod release;
 mod release_inventory;
 mod schema;
@@ -33,9 +34,10 @@ pub use git_repository::{
 pub use helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};
+pub use oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
 pub use release::{
     ApplyPolicy, ConflictPolicy, DeletionPolicy, DriftMode, DriftPolicy, GitSource, HelmRender, HelmSource,
-    HistoryEntry, ManifestsRender, Outcome, Release, ReleaseRender, ReleaseSource, ReleaseSpec,
+    HistoryEntry, ManifestsRender, OciSource, Outcome, Release, ReleaseRender, ReleaseSource, ReleaseSpec,
     ReleaseStatus, ValuesKind, ValuesReference, WriterStatus,
 };
 pub use release_inventory::{

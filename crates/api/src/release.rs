@@ -61,6 +61,9 @@ pub struct ReleaseSource {
     /// A chart of a Helm repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helm: Option<HelmSource>,
+    /// An artifact of an OCI registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oci: Option<OciSource>,
 }
 
 /// A folder of a Git repository.
@@ -89,6 +92,34 @@ pub struct HelmSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub version: Option<String>,
+}
+
+/// An artifact of an OCI registry: a chart that `helm push` put there, or one layer of manifests. Exactly one of tag,
+/// semver and digest is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OciSource {
+    /// The OCIRegistry, in the same namespace.
+    pub registry_ref: LocalReference,
+    /// The repository, below the registry's prefix.
+    #[schemars(
+        length(min = 1, max = 255),
+        regex(pattern = r"^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$")
+    )]
+    pub repository: String,
+    /// A tag, followed as it moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"))]
+    pub tag: Option<String>,
+    /// A range of versions such as ">=6 <7", of which the newest tag is taken. Pre-releases are taken only when the
+    /// range names one, as in ">=6-0".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub semver: Option<String>,
+    /// The digest of a manifest, as sha256:<hex>. It never moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
+    pub digest: Option<String>,
 }
 
 /// How a source becomes objects: at most one field is set.

@@ -195,7 +195,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
     let create = |group: &str, resources: &[&str]| json!({"verbs": ["create"], "apiGroups": [group], "resources": resources});
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let read = ["get", "list", "watch"];
-    let convoy_kinds = ["clusters", "gitrepositories", "helmregistries", "releases", "releaseinventories"];
+    let convoy_kinds =
+        ["clusters", "gitrepositories", "helmregistries", "ociregistries", "releases", "releaseinventories"];
     vec![
         role(
             "cluster-admin",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use convoy_api::{Cluster, GitRepository, HelmRegistry, Release, ReleaseInventory};
+use convoy_api::{Cluster, GitRepository, HelmRegistry, OCIRegistry, Release, ReleaseInventory};
 use convoy_runtime::{LookedShards, ShardNews, Sharded, Shutdown, Store, StoreKey, WorkQueue, store_key};
 
 use crate::artifacts::Wanted;
@@ -20,6 +20,7 @@ use crate::targets::Targets;
 pub(crate) struct Queues {
     pub(crate) repositories: Arc<WorkQueue<StoreKey>>,
     pub(crate) helm_registries: Arc<WorkQueue<StoreKey>>,
+    pub(crate) oci_registries: Arc<WorkQueue<StoreKey>>,
     pub(crate) wanted: Arc<WorkQueue<Wanted>>,
     pub(crate) clusters: Arc<WorkQueue<StoreKey>>,
     pub(crate) releases: Arc<WorkQueue<StoreKey>>,
@@ -30,6 +31,7 @@ pub(crate) struct Queues {
 pub(crate) struct Stores {
     pub(crate) repositories: Store<GitRepository>,
     pub(crate) helm_registries: Store<HelmRegistry>,
+    pub(crate) oci_registries: Store<OCIRegistry>,
     pub(crate) clusters: Store<Cluster>,
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,
@@ -82,6 +84,7 @@ impl Follower {
         let is_ours = |key: &StoreKey| self.duties.is_open(self.duties.shard_of(key));
         self.queues.repositories.retain(is_ours);
         self.queues.helm_registries.retain(is_ours);
+        self.queues.oci_registries.retain(is_ours);
         self.queues.clusters.retain(is_ours);
         let releases = self.releases_of(|shard| self.duties.is_open(shard));
         self.queues.releases.retain(|key| releases.contains(key));
@@ -101,6 +104,9 @@ impl Follower {
         }
         for registry in self.stores.helm_registries.filter(|object| is_theirs(&store_key(object))) {
             self.queues.helm_registries.add(store_key(&*registry));
+        }
+        for registry in self.stores.oci_registries.filter(|object| is_theirs(&store_key(object))) {
+            self.queues.oci_registries.add(store_key(&*registry));
         }
         for cluster in self.stores.clusters.filter(|object| is_theirs(&store_key(object))) {
             self.queues.clusters.add(store_key(&*cluster));
@@ -205,6 +211,7 @@ mod tests {
         let queues = Queues {
             repositories: queue(),
             helm_registries: queue(),
+            oci_registries: queue(),
             wanted: WorkQueue::new(Backoff::default(), Arc::clone(&clock)),
             clusters: queue(),
             releases: queue(),
@@ -219,6 +226,7 @@ mod tests {
         let stores = Stores {
             repositories: Store::of([]),
             helm_registries: Store::of([]),
+            oci_registries: Store::of([]),
             clusters: Store::of(
                 clusters.iter().map(|name| named(name, |object: &mut Cluster| &mut object.metadata)),
             ),
@@ -255,7 +263,7 @@ mod tests {
         });
         let artifacts = Arc::new(Artifacts::new(
             host.clone(),
-            stores.helm_registries.clone(),
+            (stores.helm_registries.clone(), stores.oci_registries.clone()),
             Fetcher::new(FetcherOptions::default()),
             store.clone(),
             (Arc::clone(&queues.wanted), Arc::clone(&queues.releases)),

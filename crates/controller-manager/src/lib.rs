@@ -5,6 +5,7 @@
 //! | `artifacts` | fetches what Releases want of registries |
 //! | `git_repository` | fetches a repository, keeps its artifact in the render store |
 //! | `helm_registry` | reads the index of a Helm repository |
+//! | `oci_registry` | says whether an OCI registry answers |
 //! | `sources` | the artifact that a Release names, whatever sort of source it comes from |
 //! | `cluster` | keeps contact with a target: client, discovery, conditions |
 //! | `release` | renders, plans, applies, prunes; deletes |
@@ -25,6 +26,7 @@ mod git_repository;
 mod helm_registry;
 mod host;
 mod observers;
+mod oci_registry;
 mod release;
 mod run;
 mod source_status;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, Release, ReleaseInventory, annotation};
+use convoy_api::{
+    Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, annotation,
+};
 use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
@@ -23,6 +25,7 @@ use crate::git_repository::GitRepositories;
 use crate::helm_registry::HelmRegistries;
 use crate::host::Host;
 use crate::observers::ObserverLeases;
+use crate::oci_registry::OciRegistries;
 use crate::release::Releases;
 use crate::release::index::{InventoryIndex, release_of};
 use crate::sources::Sources;
@@ -135,9 +138,16 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         clock: Arc::clone(&options.clock),
         seen: Default::default(),
     });
+    let oci_registries = Arc::new(OciRegistries {
+        host: host.clone(),
+        duties: duties.clone(),
+        registries: stores.oci_registries.clone(),
+        fetcher: Fetcher::new(fetching.clone()),
+        clock: Arc::clone(&options.clock),
+    });
     let artifacts = Arc::new(Artifacts::new(
         host.clone(),
-        stores.helm_registries.clone(),
+        (stores.helm_registries.clone(), stores.oci_registries.clone()),
         // Registries have limits of their own in the queue.
         Fetcher::new(FetcherOptions { concurrent_fetches: CONCURRENT_ARTIFACTS, ..fetching }),
         store.clone(),
@@ -196,6 +206,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
             queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&helm_registries).reconcile(key)),
         ),
     );
+    let (queue, until) = (Arc::clone(&queues.oci_registries), shutdown.clone());
+    tasks.spawn(
+        "OCIRegistries",
+        unfailing(
+            queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&oci_registries).reconcile(key)),
+        ),
+    );
     let (queue, until) = (Arc::clone(&queues.wanted), shutdown.clone());
     tasks.spawn(
         "artifacts",
@@ -251,6 +268,7 @@ fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<
     let backoff = |longest| Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(longest) };
     let repositories = WorkQueue::new(backoff(300), Arc::clone(clock));
     let helm_registries = WorkQueue::new(backoff(300), Arc::clone(clock));
+    let oci_registries = WorkQueue::new(backoff(300), Arc::clone(clock));
     let of_a_registry = ClassLimit {
         class_of: Arc::new(|wanted: &Wanted| Some(wanted.class())),
         at_a_time: CONCURRENT_ARTIFACTS_OF_A_REGISTRY,
@@ -274,13 +292,14 @@ fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<
         at_a_time: CONCURRENT_RELEASES_OF_A_CLUSTER,
     };
     let releases = WorkQueue::limited(backoff(120), of_a_cluster, Arc::clone(clock));
-    (Queues { repositories, helm_registries, wanted, clusters, releases }, known)
+    (Queues { repositories, helm_registries, oci_registries, wanted, clusters, releases }, known)
 }
 
 impl Stores {
     async fn synced(&self) {
         self.repositories.synced().await;
         self.helm_registries.synced().await;
+        self.oci_registries.synced().await;
         self.clusters.synced().await;
         self.releases.synced().await;
         self.inventories.synced().await;
@@ -354,7 +373,7 @@ fn watch(
     );
     tasks.spawn("watch of GitRepositories", unfailing(feed));
 
-    let (queue, artifacts) = (Arc::clone(&queues.helm_registries), Arc::clone(artifacts));
+    let (queue, known_artifacts) = (Arc::clone(&queues.helm_registries), Arc::clone(artifacts));
     let (helm_registries, feed) = watch_into::<HelmRegistry>(
         options.client.clone(),
         StoreOptions::default(),
@@ -368,13 +387,30 @@ fn watch(
             let status =
                 |object: &Option<Arc<HelmRegistry>>| object.as_ref().map(|object| object.status.clone());
             if (has_news || status(&change.old) != status(&change.new))
-                && let Some(artifacts) = artifacts.get()
+                && let Some(artifacts) = known_artifacts.get()
             {
                 artifacts.registry_changed(&Wanted::AnyChart { registry: change.key.clone() });
             }
         },
     );
     tasks.spawn("watch of HelmRegistries", unfailing(feed));
+
+    let (queue, artifacts) = (Arc::clone(&queues.oci_registries), Arc::clone(artifacts));
+    let (oci_registries, feed) = watch_into::<OCIRegistry>(
+        options.client.clone(),
+        StoreOptions::default(),
+        Arc::clone(&options.clock),
+        shutdown.clone(),
+        move |change| {
+            if has_news(change, |new| &new.spec) {
+                queue.add(change.key.clone());
+                if let Some(artifacts) = artifacts.get() {
+                    artifacts.registry_changed(&Wanted::AnyArtifact { registry: change.key.clone() });
+                }
+            }
+        },
+    );
+    tasks.spawn("watch of OCIRegistries", unfailing(feed));
 
     let queue = Arc::clone(&queues.clusters);
     let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
@@ -410,7 +446,10 @@ fn watch(
         }
     });
     tasks.spawn("watch of ReleaseInventories", unfailing(feed));
-    (Stores { repositories, helm_registries, clusters, releases, inventories }, caches.looked())
+    (
+        Stores { repositories, helm_registries, oci_registries, clusters, releases, inventories },
+        caches.looked(),
+    )
 }
 
 /// Whether a change is one that the kind's own controller has to look at: it came, went, has another

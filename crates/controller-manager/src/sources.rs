@@ -46,7 +46,7 @@ impl Sources {
         }
         let Some(wanted) = Wanted::of(key, source) else {
             self.artifacts.release(key);
-            let message = "spec.source names no source; set one of git and helm".to_owned();
+            let message = "spec.source names no source; set one of git, helm and oci".to_owned();
             return Err(Unresolved { reason: reason::INVALID_SPEC, message, is_terminal: true });
         };
         match self.artifacts.want(key, shard, wanted) {

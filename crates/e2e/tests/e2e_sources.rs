@@ -10,7 +10,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use convoy_testkit::{ControlPlane, Options, WebAnswer, WebServer, leave_out, program};
+use convoy_testkit::{ControlPlane, OciRegistry, Options, WebAnswer, WebServer, leave_out, program};
 use serde_json::{Value, json};
 
 use support::{World, condition, until};
@@ -156,4 +156,57 @@ async fn a_chart_of_a_helm_repository_is_delivered_and_followed() {
 
 async fn registry_of(world: &World) -> Value {
     serde_json::to_value(world.releases().get("web").await.unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_of_an_oci_registry_is_delivered_and_its_tag_followed() {
+    let Some(charts) = Charts::new() else { return };
+    let Some(registry) = OciRegistry::start_or_leave_out().unwrap() else { return };
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let push = |version: &str| {
+        charts.run(&["package", "web", "--version", version]);
+        let login = ["--plain-http", "--username", OciRegistry::USER, "--password", OciRegistry::PASSWORD];
+        let (archive, place) = (format!("web-{version}.tgz"), registry.url("team/charts"));
+        charts.run(&[&["push", &archive, &place], &login[..]].concat());
+    };
+    push("1.0.0");
+    let mut world = world(plane).await;
+    let docker = json!({"auths": {format!("127.0.0.1:{}", registry.port()): {
+        "username": OciRegistry::USER, "password": OciRegistry::PASSWORD,
+    }}});
+    let login = json!({
+        "metadata": {"name": "login"}, "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": docker.to_string()},
+    });
+    world.create("v1", "Secret", "secrets", login).await;
+    let spec = json!({
+        "url": registry.url("team"), "insecure": true, "interval": "1s", "secretRef": {"name": "login"},
+    });
+    world.convoy("OCIRegistry", json!({"metadata": {"name": "registry"}, "spec": spec})).await;
+    let source =
+        json!({"oci": {"registryRef": {"name": "registry"}, "repository": "charts/web", "semver": "1.x"}});
+    world.convoy("Release", release(&source)).await;
+    let status = world.says("web", "True/Succeeded", "1.0.0@sha256:").await;
+    assert!(status["sourceRevision"].as_str().unwrap().starts_with("1.0.0@sha256:"), "{status:#}");
+    assert_eq!(world.config_map("web", "web").await, json!({"version": "1.0.0", "color": "blue"}));
+
+    let registries = world.api(convoy_api::API_VERSION, "OCIRegistry", "ociregistries", Some("team"));
+    until("the registry is Ready", || async {
+        let found = serde_json::to_value(registries.get("registry").await.unwrap()).unwrap();
+        condition(&found["status"], "Ready")["message"] == "the registry answers, and takes the login"
+    })
+    .await;
+
+    push("1.1.0");
+    until("the newest version of the range is delivered", || async {
+        world.config_map("web", "web").await["version"] == "1.1.0"
+    })
+    .await;
+    let patch = json!({"spec": {"source": {"oci": {"semver": null, "tag": "9.9.9"}}}});
+    world.patch(&world.releases(), "web", patch).await;
+    world.says("web", "False/VersionNotFound", "HTTP 404").await;
+    assert_eq!(world.config_map("web", "web").await["version"], "1.1.0");
+    let told = registry_of(&world).await.to_string();
+    assert!(!told.contains("CANARY"), "{told}");
+    world.stop().await;
 }

@@ -1,6 +1,6 @@
 //! Which shard an object belongs to.
 
-use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, Release, ReleaseInventory, label};
+use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, label};
 
 use crate::{Shards, StoreKey};
 
@@ -51,6 +51,12 @@ impl Sharded for Cluster {
 }
 
 impl Sharded for HelmRegistry {
+    fn shard_key(&self) -> StoreKey {
+        crate::store_key(self)
+    }
+}
+
+impl Sharded for OCIRegistry {
     fn shard_key(&self) -> StoreKey {
         crate::store_key(self)
     }

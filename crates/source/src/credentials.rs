@@ -40,6 +40,17 @@ pub enum CredentialsError {
     /// `tls.crt` and `tls.key` that make no certificate to show.
     #[error("keys \"tls.crt\" and \"tls.key\" are needed together, a PEM certificate and its private key")]
     ClientCertificate,
+    /// A `.dockerconfigjson` that is none.
+    #[error(
+        "key \".dockerconfigjson\" cannot be read: it needs auths with username and password, or auth, for the registry"
+    )]
+    DockerConfig,
+    /// A `.dockerconfigjson` without a login for the registry.
+    #[error("key \".dockerconfigjson\" has no login for {host}")]
+    NoLogin {
+        /// The registry.
+        host: String,
+    },
     /// A Secret for SSH.
     #[error(
         "key \"identity\" is for Git over SSH, which is not supported yet: use username and password, or bearerToken"

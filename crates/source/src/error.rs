@@ -27,6 +27,8 @@ pub enum Origin {
     Git,
     /// A Helm repository.
     Helm,
+    /// An OCI registry.
+    Oci,
 }
 
 /// What went wrong in a fetch, and what to do about it. No variant holds a credential.
@@ -166,6 +168,37 @@ pub enum Failure {
         /// Why.
         detail: String,
     },
+    /// No tag in the range.
+    #[error("the repository has no tag that matches {version:?}; it has {there}")]
+    TagNotFound {
+        /// What was asked for.
+        version: String,
+        /// The newest tags.
+        there: String,
+    },
+    /// Not a way to name an artifact.
+    #[error("spec.source.oci: {detail}")]
+    OciReference {
+        /// Why not.
+        detail: String,
+    },
+    /// A manifest from which nothing can be taken.
+    #[error("the manifest cannot be used: {detail}")]
+    Manifest {
+        /// Why not.
+        detail: String,
+    },
+    /// A registry that would have our credentials sent to strangers.
+    #[error(
+        "the registry sends for a token to {host}, which is not of its own domain: the credentials are not sent there"
+    )]
+    TokenRealm {
+        /// Where it sends.
+        host: String,
+    },
+    /// Not an OCI registry.
+    #[error("the server does not speak the protocol of OCI registries here: check spec.url")]
+    NotRegistry,
     /// No folder, or no repository in it.
     #[error("there is no readable Git repository in this folder: {detail}")]
     NotARepository {
@@ -258,14 +291,16 @@ impl FetchError {
             | Failure::FileUrl
             | Failure::ClearTextCredentials
             | Failure::VersionRange { .. }
+            | Failure::OciReference { .. }
             | Failure::AddressRefused { .. } => reason::INVALID_SPEC,
             Failure::CredentialsMissing { .. } | Failure::CredentialsRefused { .. } => match is_git {
                 true => reason::GIT_AUTHENTICATION_FAILED,
                 false => reason::REGISTRY_AUTHENTICATION_FAILED,
             },
-            Failure::ChartNotFound { .. } | Failure::VersionNotFound { .. } | Failure::NotFound { .. } => {
-                reason::VERSION_NOT_FOUND
-            }
+            Failure::ChartNotFound { .. }
+            | Failure::VersionNotFound { .. }
+            | Failure::TagNotFound { .. }
+            | Failure::NotFound { .. } => reason::VERSION_NOT_FOUND,
             Failure::Empty
             | Failure::ReferenceNotFound
             | Failure::CommitNotFound
@@ -273,12 +308,15 @@ impl FetchError {
             Failure::TooMuch { .. }
             | Failure::Digest { .. }
             | Failure::Archive { .. }
+            | Failure::Manifest { .. }
             | Failure::ObjectTooLarge { .. }
             | Failure::Tree(_)
             | Failure::ObjectFormat { .. } => reason::ARTIFACT_REFUSED,
 
             Failure::Redirect { .. }
             | Failure::Index { .. }
+            | Failure::TokenRealm { .. }
+            | Failure::NotRegistry
             | Failure::Unreachable { .. }
             | Failure::Certificate { .. }
             | Failure::RepositoryNotFound

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | Git repository | `remote`, `local` | one commit's tree |
 //! | Helm repository | `helm` | its index, and the archive of one chart |
+//! | OCI registry | `oci` | a chart, or one layer of manifests |
 //!
 //! [`Fetcher::fetch`] asks the server where the reference stands; when the caller has that revision,
 //! nothing is downloaded. Otherwise one pack with a single commit is fetched, and its tree is read
@@ -29,10 +30,12 @@ mod job;
 mod limits;
 mod links;
 mod local;
+mod oci;
 mod reference;
 mod remote;
 mod resolver;
 mod tree;
+mod unpack;
 mod url;
 mod web;
 
@@ -43,6 +46,7 @@ pub use fetcher::{FetchRequest, Fetched, Fetcher, FetcherOptions};
 pub use helm::{FetchedIndex, HelmRepository, Validators, digest_of};
 pub use index::{ChartIndex, ChartVersion};
 pub use limits::Limits;
+pub use oci::{FetchedOci, OciReference, OciRepository};
 pub use reference::{CommitId, GitRef, RefError, RefName};
 pub use tree::TreeError;
 pub use url::{GitUrl, UrlError};

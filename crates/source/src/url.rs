@@ -35,6 +35,14 @@ pub enum UrlError {
     /// Neither http, https nor file.
     #[error("the URL is not one of https://host/path, http://host/path and file:///path")]
     Scheme,
+    /// Not `oci://`.
+    #[error("the URL is not oci://host/prefix")]
+    OciScheme,
+    /// A repository's name that no registry takes.
+    #[error(
+        "the name of the repository, with the prefix in the URL, is not one that registries take: lower case letters, digits and . _ - between slashes"
+    )]
+    OciName,
     /// Neither http nor https.
     #[error("the URL is neither https://host/path nor http://host/path")]
     HttpScheme,

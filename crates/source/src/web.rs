@@ -39,6 +39,7 @@ pub(crate) struct Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
+    Head,
 }
 
 /// One fetch's way to send requests.
@@ -79,6 +80,7 @@ impl Web {
             let agent = if is_home { &self.agent } else { &self.foreign };
             let request = match method {
                 Method::Get => agent.get(at.as_str()),
+                Method::Head => agent.head(at.as_str()),
             };
             let mut request = request.header(header::USER_AGENT, &self.user_agent);
             for (name, value) in headers {

@@ -85,6 +85,8 @@ const PROGRAMS: &[Program] = &[
             variables: &[("helm.sh/helm/v4/internal/version.version", VersionPart::Whole)],
         }),
     },
+    // An OCI registry. Its own command would bring the clients of three cloud providers.
+    Program { name: "registry", module: "distribution", package: ".", version: None },
 ];
 
 /// The folder of the programs.

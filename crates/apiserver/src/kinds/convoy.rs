@@ -90,6 +90,7 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
             "spec.clusterRef.name".into(),
             "spec.source.git.repositoryRef.name".into(),
             "spec.source.helm.registryRef.name".into(),
+            "spec.source.oci.registryRef.name".into(),
         ],
         "ReleaseInventory" => vec!["spec.clusterRef.name".into(), "spec.releaseRef.name".into()],
         _ => Vec::new(),
@@ -124,7 +125,7 @@ impl Strategy for ConvoyStrategy {
         match self.kind {
             "Cluster" => cluster(object, &mut errors),
             "GitRepository" => git_repository(object, &mut errors),
-            "HelmRegistry" => source(object, &mut errors),
+            "HelmRegistry" | "OCIRegistry" => source(object, &mut errors),
             "Release" => release(object, &mut errors),
             "ReleaseInventory" => {
                 name(object, "spec.clusterRef.name", &mut errors);
@@ -242,6 +243,14 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     }
     at_most_one(object, "spec.source", &SOURCES, errors);
     name(object, "spec.source.helm.registryRef.name", errors);
+    name(object, "spec.source.oci.registryRef.name", errors);
+    if at(object, "spec.source.oci").is_some() {
+        const REFERENCES: [&str; 3] = ["tag", "semver", "digest"];
+        at_most_one(object, "spec.source.oci", &REFERENCES, errors);
+        if set(object, "spec.source.oci", &REFERENCES).is_empty() {
+            errors.push(FieldError::required("spec.source.oci.tag", "set one of tag, semver and digest"));
+        }
+    }
     name(object, "spec.source.git.repositoryRef.name", errors);
     if let Some(path) = at(object, "spec.source.git.path").and_then(Value::as_str)
         && path.split('/').any(|part| part == "..")
@@ -340,6 +349,36 @@ mod tests {
             faults("GitRepository", refs),
             ["spec.ref: Forbidden: at most one of branch, tag, commit may be set, but branch, tag are"]
         );
+    }
+
+    #[test]
+    fn an_artifact_of_a_registry_is_named_in_one_way() {
+        let faults =
+            |oci: Value| faults("Release", json!({"clusterRef": {"name": "a"}, "source": {"oci": oci}}));
+        let with = |more: &[(&str, &str)]| {
+            let mut oci = json!({"registryRef": {"name": "r"}, "repository": "web"});
+            for (field, value) in more {
+                oci[*field] = json!(value);
+            }
+            oci
+        };
+        assert!(faults(with(&[("tag", "1")])).is_empty());
+        assert_eq!(
+            faults(with(&[])),
+            ["spec.source.oci.tag: Required value: set one of tag, semver and digest"]
+        );
+        assert_eq!(
+            faults(with(&[("tag", "1"), ("semver", "1.x")])),
+            [
+                "spec.source.oci: Forbidden: at most one of tag, semver, digest may be set, but tag, semver are"
+            ]
+        );
+        let url = faults_of_url("OCIRegistry", "oci://u:hunter2@example.com/x");
+        assert!(url.len() == 1 && !url[0].contains("hunter2"), "{url:?}");
+    }
+
+    fn faults_of_url(kind: &'static str, url: &str) -> Vec<String> {
+        faults(kind, json!({"url": url}))
     }
 
     #[test]

@@ -46,7 +46,10 @@ impl Artifacts {
             Wanted::Chart { registry, chart, version } => {
                 self.look_at_chart(registry, chart, version.as_deref(), kept.as_ref()).await
             }
-            Wanted::AnyChart { .. } => return Next::Done,
+            Wanted::Artifact { registry, source } => {
+                self.look_at_artifact(registry, source, kept.as_ref()).await
+            }
+            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return Next::Done,
         };
         let (state, next) = match looked {
             Looked::Same { next } => (State { kept, trouble: None }, next),
@@ -86,7 +89,13 @@ impl Artifacts {
                 let version = version.clone().unwrap_or_default();
                 (registry, ["helm".to_owned(), url, chart.clone(), version])
             }
-            Wanted::AnyChart { .. } => return None,
+            Wanted::Artifact { registry, source } => {
+                let found = self.oci_registries.get(registry);
+                let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
+                let named = format!("{:?} {:?} {:?}", source.tag, source.semver, source.digest);
+                (registry, ["oci".to_owned(), url, source.repository.clone(), named])
+            }
+            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return None,
         };
         let mut hash = Sha256::new();
         for part in [&registry.namespace, &registry.name].into_iter().chain(&parts) {

@@ -5,6 +5,7 @@
 //! queue of its own, so that a registry that is slow holds no Release of another. What it fetched is in the
 //! render store, and so is what the request came to: a replica that begins downloads nothing again.
 
+mod artifact;
 mod chart;
 mod look;
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use convoy_api::{HelmRegistry, ReleaseSource};
+use convoy_api::{HelmRegistry, OCIRegistry, OciSource, ReleaseSource};
 use convoy_render::{Kept, RenderStore};
 use convoy_runtime::{Store, StoreKey, WorkQueue};
 use convoy_source::{ChartIndex, Fetcher};
@@ -26,6 +27,10 @@ use crate::sources::Unresolved;
 pub(crate) enum Wanted {
     /// A chart of a HelmRegistry.
     Chart { registry: StoreKey, chart: String, version: Option<String> },
+    /// An artifact of an OCIRegistry.
+    Artifact { registry: StoreKey, source: OciSource },
+    /// Anything of the OCIRegistry: names all that is wanted of it, and is never fetched.
+    AnyArtifact { registry: StoreKey },
     /// Anything of the HelmRegistry: names all that is wanted of it, and is never fetched.
     AnyChart { registry: StoreKey },
 }
@@ -33,9 +38,14 @@ pub(crate) enum Wanted {
 impl Wanted {
     /// What a Release wants of a registry; none when its source is another one.
     pub(crate) fn of(release: &StoreKey, source: &ReleaseSource) -> Option<Self> {
+        let beside = |name: &str| StoreKey::new(release.namespace.as_str(), name);
+        if let Some(oci) = &source.oci {
+            let registry = beside(&oci.registry_ref.name);
+            return Some(Wanted::Artifact { registry, source: oci.clone() });
+        }
         let helm = source.helm.as_ref()?;
         Some(Wanted::Chart {
-            registry: StoreKey::new(release.namespace.as_str(), helm.registry_ref.name.as_str()),
+            registry: beside(&helm.registry_ref.name),
             chart: helm.chart.clone(),
             version: helm.version.clone(),
         })
@@ -46,6 +56,9 @@ impl Wanted {
         match self {
             Wanted::Chart { registry, .. } | Wanted::AnyChart { registry } => {
                 Wanted::AnyChart { registry: registry.clone() }
+            }
+            Wanted::Artifact { registry, .. } | Wanted::AnyArtifact { registry } => {
+                Wanted::AnyArtifact { registry: registry.clone() }
             }
         }
     }
@@ -59,6 +72,12 @@ impl fmt::Display for Wanted {
                 write!(f, "chart {chart:?} {version:?} of HelmRegistry {registry}")
             }
             Wanted::AnyChart { registry } => write!(f, "charts of HelmRegistry {registry}"),
+            Wanted::Artifact { registry, source } => {
+                let named = [&source.tag, &source.semver, &source.digest].into_iter().flatten().next();
+                let named = named.map_or("", String::as_str);
+                write!(f, "artifact {:?} {named:?} of OCIRegistry {registry}", source.repository)
+            }
+            Wanted::AnyArtifact { registry } => write!(f, "artifacts of OCIRegistry {registry}"),
         }
     }
 }
@@ -89,6 +108,7 @@ struct Table {
 pub(crate) struct Artifacts {
     pub(crate) host: Host,
     pub(crate) registries: Store<HelmRegistry>,
+    pub(crate) oci_registries: Store<OCIRegistry>,
     pub(crate) fetcher: Fetcher,
     pub(crate) store: RenderStore,
     pub(crate) queue: Arc<WorkQueue<Wanted>>,
@@ -102,13 +122,13 @@ pub(crate) struct Artifacts {
 impl Artifacts {
     pub(crate) fn new(
         host: Host,
-        registries: Store<HelmRegistry>,
+        (registries, oci_registries): (Store<HelmRegistry>, Store<OCIRegistry>),
         fetcher: Fetcher,
         store: RenderStore,
         (queue, releases): (Arc<WorkQueue<Wanted>>, Arc<WorkQueue<StoreKey>>),
     ) -> Self {
         let (table, indexes) = Default::default();
-        Self { host, registries, fetcher, store, queue, releases, table, indexes }
+        Self { host, registries, oci_registries, fetcher, store, queue, releases, table, indexes }
     }
 
     /// Takes note of what a Release wants, and says what is known of it.
