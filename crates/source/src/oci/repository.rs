@@ -91,7 +91,8 @@ impl OciRepository {
             .map_err(|error| failed(error.into()))?;
         Ok(Self {
             base,
-            name,
+            // A prefix alone is no repository.
+            name: repository.map(|_| name).unwrap_or_default(),
             credentials: credentials.unwrap_or_default(),
             timeout: spec.timeout.map_or(DEFAULT_TIMEOUT, convoy_api::Duration::as_std),
         })
