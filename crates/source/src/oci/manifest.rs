@@ -202,7 +202,7 @@ mod tests {
     fn what_is_no_manifest_is_refused() {
         for (bad, want) in [
             ("", "cannot be read"),
-            ("[]", "cannot be read"),
+            ("[]", "schema version 2"),
             ("{}", "schema version 2"),
             (r#"{"schemaVersion":1,"layers":[]}"#, "schema version 2"),
             (r#"{"schemaVersion":2}"#, "neither layers nor manifests"),
