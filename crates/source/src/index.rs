@@ -254,7 +254,7 @@ mod tests {
     fn web() -> ChartIndex {
         let versions = ["1.2.0", "1.10.0", "1.9.0", "2.0.0-rc.1", "v1.5.0", "1.11", "latest", "1.2.0+up.2"];
         let line = |version: &&str| format!("  - {{name: web, version: \"{version}\", urls: [web.tgz]}}\n");
-        index(&format!("  web:\n{}", versions.iter().map(|version| line(version)).collect::<String>()))
+        index(&format!("  web:\n{}", versions.iter().map(line).collect::<String>()))
     }
 
     fn chosen(version: Option<&str>) -> Result<String, String> {
