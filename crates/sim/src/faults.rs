@@ -117,6 +117,13 @@ impl World {
                 if self.hub.restore(minutes) {
                     self.check.restored(self.hub.epochs(), now);
                     self.no_start_until = now + LONGEST_LEASE;
+                    // Who restores ends the replicas that could not hear of it.
+                    let deaf = self.nodes.iter().filter(|node| {
+                        node.is_stopped() || node.hub_cut_in || node.hub_cut_out || node.is_token_expired
+                    });
+                    for process in deaf.filter_map(|node| node.process.as_ref()) {
+                        sim.schedule.event_at(now, Event::Kill { pid: process.wire.pid });
+                    }
                     self.break_all_watches();
                     self.disrupt_all(now);
                     self.trace(now, None, || format!("the API server is as it was {minutes} minutes ago"));
