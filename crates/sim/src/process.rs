@@ -35,6 +35,8 @@ pub(crate) struct Process {
     pub(crate) queue: Mutex<Queue<u32>>,
     pub(crate) queue_changed: Notify,
     pub(crate) standing: Mutex<Standing>,
+    /// The shards that are worked for, and their terms: owned, and listed.
+    pub(crate) open: Mutex<BTreeMap<u32, u64>>,
     /// By Release and object: when this process first knew, by its monotonic clock, that a request that
     /// creates the object may be under way.
     pub(crate) doubts: Mutex<BTreeMap<(u32, u32), std::time::Duration>>,
@@ -69,6 +71,7 @@ impl Process {
             queue: Mutex::new(Queue::new(backoff)),
             queue_changed: Notify::new(),
             standing: Mutex::new(Standing::Joining { message: String::new() }),
+            open: Mutex::default(),
             doubts: Mutex::default(),
         })
     }
@@ -107,22 +110,20 @@ impl Process {
     /// Work follows ownership: lists and queues what was gained, drops what was lost.
     async fn follow_ownership(self: Arc<Self>) {
         let mut changes = self.shards.changes();
-        let mut known: BTreeMap<u32, u64> = BTreeMap::new();
         loop {
             let owned = Arc::clone(&changes.borrow_and_update());
-            known.retain(|shard, epoch| {
-                let stays = owned.get(shard) == Some(epoch);
-                if !stays {
-                    self.drop_shard(*shard);
-                }
-                stays
-            });
+            let known = self.open.lock().clone();
+            for (shard, _) in known.iter().filter(|(shard, epoch)| owned.get(shard) != Some(epoch)) {
+                self.open.lock().remove(shard);
+                self.drop_shard(*shard);
+            }
+            let known = self.open.lock().clone();
             let gained: Vec<(u32, u64)> =
                 owned.iter().filter(|(shard, _)| !known.contains_key(shard)).map(|(a, b)| (*a, *b)).collect();
             let mut has_failed = false;
             for (shard, epoch) in gained {
                 if self.list_shard(shard, true).await {
-                    known.insert(shard, epoch);
+                    self.open.lock().insert(shard, epoch);
                 } else {
                     has_failed = true;
                 }

@@ -33,6 +33,9 @@ const REQUESTS: usize = 2;
 /// process from when it knew of the doubt: no other clock is trusted.
 const UNDER_WAY: Duration = Duration::from_secs(100);
 
+/// When to look again at what a shard that seems to be ours did not let us do.
+const LATER: Next = Next::Wait(Duration::from_secs(2));
+
 /// Why a piece of work ended early.
 #[derive(Debug)]
 enum Stopped {
@@ -102,7 +105,12 @@ impl Process {
     async fn reconcile(self: Arc<Self>, key: u32) -> Next {
         let Some(release) = self.view.lock().get(&key).cloned() else { return Next::Done };
         let shard = self.shards.shard_of(NAMESPACE, &cluster_name(release.cluster));
-        let Ok(ownership) = self.shards.guard(shard) else { return Next::Done };
+        // As `convoy-controller-manager`'s `Duties` does: when a lease was renewed late, nothing else tells
+        // that work may go on.
+        let is_open = self.open.lock().contains_key(&shard);
+        let Ok(ownership) = self.shards.guard(shard) else {
+            return if is_open { LATER } else { Next::Done };
+        };
         if let Some(epoch) =
             release.latest_epoch(self.kind(), shard).filter(|epoch| *epoch > ownership.epoch())
         {
@@ -127,7 +135,7 @@ impl Process {
                 sim.world.lock().check.looked(self.kind(), key, sim.now.get());
                 Next::After(Duration::from_secs(RESYNC_SECONDS))
             }
-            Err(Stopped::NotOwner) => Next::Wait(Duration::from_secs(RESYNC_SECONDS)),
+            Err(Stopped::NotOwner) => LATER,
             Err(Stopped::Failed) => Next::Retry,
         }
     }
