@@ -77,6 +77,14 @@ pub struct InventoryEntry {
     /// volumes that convoy did not make are never pruned.
     #[serde(default, skip_serializing_if = "schema::is_false")]
     pub created: bool,
+    /// Whether a request that can create the object was sent, or is about to be, and no answer to it is known:
+    /// it may reach the target late. The entry stays until that is out of the question.
+    #[serde(default, skip_serializing_if = "schema::is_false")]
+    pub unanswered: bool,
+    /// Whether the object is not wanted any more and was seen to be absent. Such an entry is only kept because a
+    /// request may still create the object.
+    #[serde(default, skip_serializing_if = "schema::is_false")]
+    pub gone: bool,
 }
 
 /// The name of a Release's inventory for one Cluster: `<release>.<cluster>` for the first part, with

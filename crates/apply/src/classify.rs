@@ -39,6 +39,8 @@ pub enum Class {
     FieldConflict,
     /// The object is not the one that was meant: it was deleted and made anew, or changed.
     Precondition,
+    /// The object of the uid that an apply names is not there: it was deleted, or deleted and made anew.
+    UidMismatch,
     /// The object is not valid; only another revision can mend it. True when a field would have had
     /// to stay as it was.
     Invalid {
@@ -53,6 +55,11 @@ impl Class {
     /// Whether every other request to the target will fare the same, so that it is no use to go on.
     pub fn concerns_the_whole_target(&self) -> bool {
         matches!(self, Class::Unreachable | Class::Unauthorized | Class::Throttled { .. } | Class::NotOwner)
+    }
+
+    /// Whether the target may have done what was asked, or may still do it, although the request failed.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Class::Unreachable | Class::Transient | Class::NotOwner)
     }
 
     /// Whether only another revision can mend it.
@@ -176,6 +183,7 @@ impl RequestError {
             // convoy's own servers and aggregated ones answer an unknown kind with a Status.
             404 if text.contains("could not find the requested resource") => Class::KindUnknown,
             404 => Class::NotFound,
+            409 if text.contains("uid mismatch:") => Class::UidMismatch,
             409 if cause_of("FieldManagerConflict") => Class::FieldConflict,
             409 => Class::Precondition,
             400 if text.contains("denied the request") => Class::Denied,

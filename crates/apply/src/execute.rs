@@ -1,10 +1,13 @@
 //! Carrying out the waves of a plan.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use convoy_plan::{Apply, Fate, Live, ObjectKey, ObjectRef, Plan, Stage};
 use futures::StreamExt as _;
+use serde_json::Value;
 
 use crate::{Applied, Class, RequestError, Target};
 
@@ -57,8 +60,18 @@ impl Report {
         !self.failures.is_empty() && self.failures.iter().all(|failure| failure.error.class.is_terminal())
     }
 
+    /// Whether objects that were to be changed were not there: the next plan creates them.
+    pub fn has_gone(&self) -> bool {
+        self.failures.iter().any(|failure| failure.error.class == Class::UidMismatch)
+    }
+
     fn fail(&mut self, apply: &Apply, error: RequestError) {
-        self.fates.insert(apply.target.key.clone(), Fate::Failed);
+        let fate = match &error.class {
+            Class::UidMismatch => Fate::Gone,
+            class if class.is_unanswered() => Fate::Failed,
+            _ => Fate::Refused,
+        };
+        self.fates.insert(apply.target.key.clone(), fate);
         self.failures.push(Failure { key: apply.target.key.clone(), source: apply.source.clone(), error });
     }
 }
@@ -141,10 +154,13 @@ async fn apply_group(
     report: &mut Report,
 ) -> usize {
     let mut tried = 0;
+    let begun: Vec<AtomicBool> = group.iter().map(|_| AtomicBool::new(false)).collect();
     let work: Vec<_> = group
         .iter()
         .copied()
-        .map(|apply| async move {
+        .zip(&begun)
+        .map(|(apply, begun)| async move {
+            begun.store(true, Ordering::Relaxed);
             let key = &apply.target.key;
             let is_fresh = fresh_kinds.contains(&(key.group.clone(), key.kind.clone()));
             (apply, apply_one(target, apply, options.force, is_fresh).await)
@@ -166,10 +182,16 @@ async fn apply_group(
                 let stop = error.class.concerns_the_whole_target();
                 report.fail(apply, error);
                 if stop {
-                    // What is under way is given up; the write-ahead names it.
                     break;
                 }
             }
+        }
+    }
+    drop(applies);
+    // What is under way is given up, but may still reach the target.
+    for (apply, begun) in group.iter().zip(&begun) {
+        if begun.load(Ordering::Relaxed) {
+            report.fates.entry(apply.target.key.clone()).or_insert(Fate::Failed);
         }
     }
     tried
@@ -184,9 +206,10 @@ async fn apply_one(
     if apply.create_only {
         return target.create(&apply.target, &apply.object).await;
     }
+    let object = of_uid(apply);
     let mut tries_left = if is_fresh { FRESH_KIND_TRIES } else { 0 };
     loop {
-        match target.apply(&apply.target, &apply.object, force).await {
+        match target.apply(&apply.target, &object, force).await {
             Err(error) if error.class == Class::KindUnknown && tries_left > 0 => {
                 tries_left -= 1;
                 tokio::time::sleep(FRESH_KIND_PAUSE).await;
@@ -194,6 +217,17 @@ async fn apply_one(
             outcome => return outcome,
         }
     }
+}
+
+/// The object with the uid that it is to have, so that an apply that arrives late, when the object is gone, creates
+/// none.
+fn of_uid(apply: &Apply) -> Cow<'_, Value> {
+    if apply.uid.is_empty() {
+        return Cow::Borrowed(&apply.object);
+    }
+    let mut object = apply.object.clone();
+    object["metadata"]["uid"] = apply.uid.as_str().into();
+    Cow::Owned(object)
 }
 
 async fn await_definitions(target: &Target, applied: &[&Apply], options: &ApplyOptions, report: &mut Report) {

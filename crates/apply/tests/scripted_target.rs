@@ -12,7 +12,7 @@ use convoy_apply::{
     WritePermit, apply_waves, prune,
 };
 use convoy_plan::{
-    Entry, Fate, Input, Kinds, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan, stage_of,
+    Entry, Fate, Input, Kinds, LateWrites, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan, stage_of,
 };
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -200,8 +200,10 @@ fn prune_of(kind: &str, namespace: &str, name: &str, created: bool) -> Vec<Prune
         stage: stage_of("", kind),
         resource_version: "1".into(),
         created,
+        unanswered: false,
+        gone: false,
     };
-    Plan::for_deletion(&[entry], &kinds()).prunes
+    Plan::for_deletion(&[entry], &kinds(), LateWrites::Over).prunes
 }
 
 async fn pruned(script: &Script, prunes: &[Prune]) -> (Report, Vec<PruneNote>) {

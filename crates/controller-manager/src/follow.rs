@@ -283,6 +283,7 @@ mod tests {
             clock,
             prepared: Default::default(),
             memory: Default::default(),
+            late: Default::default(),
         });
         Follower { duties, stores, queues, targets, contacts, repositories, helm_registries, releases }
     }

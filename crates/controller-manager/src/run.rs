@@ -182,6 +182,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         clock: Arc::clone(&options.clock),
         prepared: Default::default(),
         memory: Default::default(),
+        late: Default::default(),
     });
     let follower = Follower {
         duties,

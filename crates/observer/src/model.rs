@@ -156,7 +156,8 @@ impl Model {
         let kinds_before = self.wanted.len();
         let mut has_new_kind = false;
         let mut delivered = Delivered::default();
-        for entry in parts.iter().flat_map(|part| &part.spec.entries) {
+        // What is gone is not wanted; its entry only stays in case that a late request makes it again.
+        for entry in parts.iter().flat_map(|part| &part.spec.entries).filter(|entry| !entry.gone) {
             let kind = self.kind_of(entry);
             let id = (kind, (entry.namespace.clone(), entry.name.clone()));
             let new = tracked(entry, now);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_api::InventoryEntry;
 
-use crate::{ObjectKey, Plan, Stage, stage_of};
+use crate::{ApplyReason, LateWrites, ObjectKey, Plan, Stage, stage_of};
 
 /// One object that is, or may be, on the target because of a Release.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct Entry {
     pub resource_version: String,
     /// Whether convoy's apply created it, as against one that took over an existing object.
     pub created: bool,
+    /// Whether a request that can create it was sent, or is about to be, and no answer to it is known.
+    pub unanswered: bool,
+    /// Whether it is not wanted and was seen absent, and is only kept because of such a request.
+    pub gone: bool,
 }
 
 impl Entry {
@@ -42,6 +46,8 @@ impl Entry {
             stage: stage_of(&entry.group, &entry.kind),
             resource_version: entry.resource_version.clone(),
             created: entry.created,
+            unanswered: entry.unanswered,
+            gone: entry.gone,
         }
     }
 
@@ -58,6 +64,8 @@ impl Entry {
             wave: self.stage.number(),
             resource_version: self.resource_version.clone(),
             created: self.created,
+            unanswered: self.unanswered,
+            gone: self.gone,
         }
     }
 }
@@ -76,12 +84,15 @@ pub enum Fate {
         /// Whether the apply created it.
         created: bool,
     },
-    /// It was not applied, or may have been: the answer was an error or got lost.
+    /// The answer got lost, or does not say whether it was written.
     Failed,
+    /// The target answered that it wrote nothing.
+    Refused,
+    /// The object that was to be changed is not there any more, or is another one of its name; nothing was
+    /// written.
+    Gone,
     /// It was deleted, or was gone already.
     Pruned,
-    /// It stays on the target and stays recorded.
-    Kept,
     /// It stays on the target, but it is another's now and is no longer recorded.
     Forgotten,
 }
@@ -90,9 +101,12 @@ impl Plan {
     /// The inventory to store before the first write: every old entry and every object the plan will
     /// apply. The digests of all that the plan will touch are cleared, so that a crash in between
     /// never makes an object look as if it were in its old state, or there at all. Sorted by key.
-    pub fn write_ahead(&self, old: &[Entry]) -> Vec<Entry> {
+    pub fn write_ahead(&self, old: &[Entry], late: LateWrites) -> Vec<Entry> {
         let mut entries: BTreeMap<ObjectKey, Entry> =
             old.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
+        if late == LateWrites::Over {
+            entries.values_mut().for_each(|entry| entry.unanswered = false);
+        }
         for (stage, apply) in self.applies() {
             let entry = entries.entry(apply.target.key.clone()).or_insert_with(|| Entry {
                 key: apply.target.key.clone(),
@@ -102,10 +116,15 @@ impl Plan {
                 stage,
                 resource_version: String::new(),
                 created: false,
+                unanswered: false,
+                gone: false,
             });
             entry.version.clone_from(&apply.target.version);
             entry.digest.clear();
             entry.stage = stage;
+            entry.gone = false;
+            // With a uid the target creates nothing.
+            entry.unanswered |= apply.uid.is_empty();
         }
         for prune in &self.prunes {
             if let Some(entry) = entries.get_mut(&prune.target.key) {
@@ -114,26 +133,76 @@ impl Plan {
         }
         entries.into_values().collect()
     }
+
+    /// The inventory after the plan was carried out as far as `fates` tell; `old` is that before
+    /// [`Plan::write_ahead`]. What is gone is dropped, unless an unanswered request may still create it: then
+    /// it becomes a tombstone. Sorted by key.
+    pub fn settle(
+        &self,
+        old: &[Entry],
+        fates: &BTreeMap<ObjectKey, Fate>,
+        late: LateWrites,
+    ) -> Vec<Entry> {
+        let old_by_key: BTreeMap<&ObjectKey, &Entry> = old.iter().map(|entry| (&entry.key, entry)).collect();
+        let applies: BTreeMap<&ObjectKey, ApplyReason> =
+            self.applies().map(|(_, apply)| (&apply.target.key, apply.reason)).collect();
+        let mut entries = self.write_ahead(old, late);
+        entries.retain_mut(|entry| {
+            let before = old_by_key.get(&entry.key);
+            // Of an earlier attempt, whose end this plan tells nothing of.
+            let was_unanswered =
+                late != LateWrites::Over && before.is_some_and(|before| before.unanswered);
+            let applied_for = applies.get(&entry.key).copied();
+            match fates.get(&entry.key) {
+                Some(Fate::Applied { uid, digest, resource_version, created }) => {
+                    // It was absent before an attempt of ours, and then had our label.
+                    let was_ours = applied_for == Some(ApplyReason::Unconfirmed)
+                        && before.is_some_and(|before| before.unanswered && before.uid.is_empty());
+                    // An object that was made anew under another uid is judged anew.
+                    entry.created = *created || was_ours || (entry.created && entry.uid == *uid);
+                    entry.uid.clone_from(uid);
+                    entry.digest.clone_from(digest);
+                    entry.resource_version.clone_from(resource_version);
+                    entry.unanswered = was_unanswered;
+                    true
+                }
+                Some(Fate::Failed) => true,
+                Some(Fate::Gone) => {
+                    entry.let_go();
+                    entry.created = false;
+                    entry.unanswered = was_unanswered;
+                    true
+                }
+                // Another has it, and had it when our earlier attempt, if any, came too late.
+                Some(Fate::Forgotten) if applied_for.is_some() => false,
+                Some(Fate::Pruned | Fate::Forgotten) => {
+                    entry.let_go();
+                    entry.created = true;
+                    entry.gone = was_unanswered;
+                    was_unanswered
+                }
+                Some(Fate::Refused) => {
+                    entry.unanswered = was_unanswered;
+                    true
+                }
+                None => {
+                    if applied_for.is_some() {
+                        // It was not tried.
+                        entry.unanswered = was_unanswered;
+                    }
+                    true
+                }
+            }
+        });
+        entries
+    }
 }
 
-/// The inventory after a plan was carried out as far as `fates` tell. Entries without a fate stay as
-/// they are. Sorted by key.
-pub fn settle(ahead: &[Entry], fates: &BTreeMap<ObjectKey, Fate>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = ahead
-        .iter()
-        .filter_map(|entry| match fates.get(&entry.key) {
-            Some(Fate::Pruned | Fate::Forgotten) => None,
-            Some(Fate::Applied { uid, digest, resource_version, created }) => Some(Entry {
-                resource_version: resource_version.clone(),
-                uid: uid.clone(),
-                digest: digest.clone(),
-                // An object that was made anew under another uid is judged anew.
-                created: *created || (entry.created && entry.uid == *uid),
-                ..entry.clone()
-            }),
-            Some(Fate::Failed | Fate::Kept) | None => Some(entry.clone()),
-        })
-        .collect();
-    entries.sort_by(|a, b| a.key.cmp(&b.key));
-    entries
+impl Entry {
+    /// Nothing is known of the object any more.
+    fn let_go(&mut self) {
+        self.uid.clear();
+        self.digest.clear();
+        self.resource_version.clear();
+    }
 }

@@ -7,8 +7,8 @@
 //! [`Problem`]s instead, and then nothing may be applied or pruned.
 //!
 //! The inventory moves in two steps: [`Plan::write_ahead`] is stored before the first write to the
-//! target, [`settle`] after the last one. Between the two a crash loses nothing: every object that
-//! may exist on the target is named.
+//! target, [`Plan::settle`] after the last one. Between the two a crash loses nothing: every object that
+//! may exist on the target is named. [`LateWrites`] says what is done about requests that got no answer.
 
 #![warn(missing_docs)]
 
@@ -17,6 +17,7 @@ mod digest;
 mod inventory;
 mod key;
 mod kinds;
+mod late;
 mod order;
 mod planner;
 mod problem;
@@ -24,9 +25,10 @@ mod report;
 
 pub use desired::{Desired, Rendered, normalize};
 pub use digest::digest_of;
-pub use inventory::{Entry, Fate, settle};
+pub use inventory::{Entry, Fate};
 pub use key::{ObjectKey, ObjectRef};
 pub use kinds::{KindFact, Kinds};
+pub use late::{LATEST_ARRIVAL, LateWrites};
 pub use order::{Stage, is_guarded, is_protected_namespace, stage_of};
 pub use planner::{
     Apply, ApplyReason, Input, Keep, KeepReason, Live, LiveObject, Plan, Policy, Prune, PruneReason, Reapply,

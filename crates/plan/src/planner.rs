@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::digest::in_text;
 use crate::order::rank;
 use crate::{
-    Desired, Entry, Kinds, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage, is_guarded,
+    Desired, Entry, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage, is_guarded,
     is_protected_namespace, normalize, stage_of,
 };
 
@@ -132,6 +132,9 @@ pub struct Apply {
     pub reason: ApplyReason,
     /// The file it came from.
     pub source: String,
+    /// The uid of the object that is changed, which the target is told, so that it never creates another one;
+    /// empty when the object is to be created.
+    pub uid: String,
     /// Whether it is only wanted to exist: when another makes it at the same time, it is theirs.
     pub create_only: bool,
 }
@@ -201,6 +204,8 @@ pub enum KeepReason {
     PruneOff,
     /// It left the bundle, but a cluster cannot be without it.
     Protected,
+    /// It is gone, and only kept because an unanswered request may still create it.
+    MayComeLate,
 }
 
 struct Draft {
@@ -266,7 +271,9 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                 let create_only = implied && reason == ApplyReason::Create;
                 let stage = stage_of(&target.key.group, &target.key.kind);
                 let rank = rank(&target.key.group, &target.key.kind);
-                applies.push((stage, rank, Apply { target, object, digest, reason, source, create_only }));
+                let uid = uid_of(entries.get(&target.key).copied(), input.live.get(&target.key));
+                let apply = Apply { target, object, digest, reason, source, uid, create_only };
+                applies.push((stage, rank, apply));
             }
             Ok(None) => keeps.push(Keep { key: key.clone(), reason: KeepReason::NamespaceExists }),
             Err(problem) => problems.push(problem),
@@ -275,6 +282,9 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
     let mut prunes = Vec::new();
     for entry in input.inventory.iter().filter(|entry| !in_bundle.contains(&entry.key)) {
         match prune_of(entry, &kinds, PruneReason::LeftBundle) {
+            _ if entry.gone => {
+                keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::MayComeLate });
+            }
             Some(_) if !input.policy.prune => {
                 keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::PruneOff });
             }
@@ -282,7 +292,7 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
             None => keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::Protected }),
         }
     }
-    let applied = input.inventory.len();
+    let applied = there(input.inventory);
     if prunes.len() > LARGE_PRUNE && prunes.len() * 2 > applied && !input.policy.allow_large_prune {
         problems.push(Problem::LargePrune {
             pruned: prunes.len(),
@@ -310,10 +320,27 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
 impl Plan {
     /// The plan that removes all that an inventory names, for a Release that is deleted. Guarded and
     /// protected objects are treated as in [`plan`].
-    pub fn for_deletion(inventory: &[Entry], kinds: &Kinds) -> Plan {
+    pub fn for_deletion(inventory: &[Entry], kinds: &Kinds, late: LateWrites) -> Plan {
+        Self::pruning(inventory.iter(), kinds, late)
+    }
+
+    /// The plan that looks for what unanswered requests created after it was seen to be gone, and removes it.
+    pub fn for_late_writes(inventory: &[Entry], kinds: &Kinds, late: LateWrites) -> Plan {
+        Self::pruning(inventory.iter().filter(|entry| entry.gone), kinds, late)
+    }
+
+    fn pruning<'a>(
+        inventory: impl Iterator<Item = &'a Entry>,
+        kinds: &Kinds,
+        late: LateWrites,
+    ) -> Plan {
         let mut prunes = Vec::new();
         let mut keeps = Vec::new();
         for entry in inventory {
+            if entry.gone && late == LateWrites::Possible {
+                keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::MayComeLate });
+                continue;
+            }
             match prune_of(entry, kinds, PruneReason::ReleaseDeleted) {
                 Some(prune) => prunes.push(prune),
                 None => keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::Protected }),
@@ -339,18 +366,34 @@ fn draft(input: &Input<'_>) -> Result<Draft, Problems> {
     let mut kinds = input.kinds.clone();
     let (desired, mut problems) = normalize(input.rendered, &mut kinds, input.release, input.policy);
     let has_objects = desired.iter().any(|object| !object.implied) || !problems.is_empty();
-    if !has_objects && !input.inventory.is_empty() {
-        problems.push(Problem::EmptyBundle { applied: input.inventory.len() });
+    let applied = there(input.inventory);
+    if !has_objects && applied > 0 {
+        problems.push(Problem::EmptyBundle { applied });
     }
     if problems.is_empty() { Ok(Draft { desired, kinds }) } else { Err(Problems(problems)) }
 }
 
+/// How many objects are, or may be, wanted on the target.
+fn there(inventory: &[Entry]) -> usize {
+    inventory.iter().filter(|entry| !entry.gone).count()
+}
+
+/// The entries of what is on the target: an object that is gone and comes back is a new one.
 fn by_key(inventory: &[Entry]) -> BTreeMap<&ObjectKey, &Entry> {
-    inventory.iter().map(|entry| (&entry.key, entry)).collect()
+    inventory.iter().filter(|entry| !entry.gone).map(|entry| (&entry.key, entry)).collect()
 }
 
 fn is_unclaimed(entry: Option<&Entry>) -> bool {
     entry.is_none_or(|entry| entry.uid.is_empty())
+}
+
+/// The uid that an apply names: that of the entry, or else of the object that was seen.
+fn uid_of(entry: Option<&Entry>, live: Option<&Live>) -> String {
+    match (entry, live) {
+        (Some(entry), _) if !entry.uid.is_empty() => entry.uid.clone(),
+        (_, Some(Live::Present(live))) => live.uid.clone(),
+        _ => String::new(),
+    }
 }
 
 fn unchanged_reason(
@@ -413,7 +456,8 @@ fn prune_of(entry: &Entry, kinds: &Kinds, reason: PruneReason) -> Option<Prune> 
     let (version, plural) = served.unwrap_or_else(|| (entry.version.clone(), String::new()));
     Some(Prune {
         target: ObjectRef { key: key.clone(), version, plural },
-        uid: entry.uid.clone(),
+        // What a late request made anew has another uid, and goes as well.
+        uid: if entry.unanswered { String::new() } else { entry.uid.clone() },
         guarded: is_guarded(&key.group, &key.kind),
         created: entry.created,
         reason,

@@ -40,9 +40,19 @@ impl Plan {
                 | KeepReason::NamespaceExists
                 | KeepReason::PruneOff
                 | KeepReason::Protected => counts.left += 1,
+                KeepReason::MayComeLate => {}
             }
         }
         counts
+    }
+}
+
+impl Counts {
+    /// So many of the objects that were to be changed were gone, and are created instead.
+    pub fn made_anew(&mut self, gone: usize) {
+        let gone = gone.min(self.change);
+        self.change -= gone;
+        self.create += gone;
     }
 }
 

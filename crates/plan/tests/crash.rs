@@ -1,120 +1,204 @@
-//! Whatever is delivered in whatever order, and wherever it is cut off: what is on the target is in
-//! the inventory, what is wanted arrives, and then nothing more is done.
+//! Whatever is delivered in whatever order, wherever it is cut off, and however late a request without an answer
+//! arrives: what is on the target is in the inventory, what is wanted arrives, and then nothing more is done.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use convoy_plan::{
-    Entry, Fate, Input, Kinds, Live, LiveObject, ObjectKey, Policy, ReleaseId, Rendered, keys_to_look_at,
-    plan, settle,
+    Apply, Entry, Fate, Input, Kinds, LATEST_ARRIVAL, LateWrites, Live, LiveObject, ObjectKey, Plan, Policy,
+    ReleaseId, Rendered, keys_to_look_at, plan,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use serde_json::{Value, json};
+
+type Bundle = BTreeMap<u8, u8>;
 
 /// A target that holds objects by key, with the uid it gave each.
 #[derive(Default)]
 struct Target {
     objects: BTreeMap<ObjectKey, (String, Value)>,
     next_uid: u32,
+    /// Applies that lie in the network, with the time at which they arrive.
+    under_way: Vec<(Duration, Apply)>,
 }
 
-/// Where a delivery is cut off, counted in steps: write-ahead, each apply, each prune, settle.
-type Cut = Option<usize>;
+impl Target {
+    /// Answers as the API server does: with a uid nothing is created.
+    fn apply(&mut self, apply: &Apply) -> Fate {
+        let found = self.objects.get(&apply.target.key);
+        if !apply.uid.is_empty() && found.is_none_or(|(uid, _)| *uid != apply.uid) {
+            return Fate::Gone;
+        }
+        let created = found.is_none();
+        let uid = found.map_or_else(
+            || {
+                self.next_uid += 1;
+                format!("u{}", self.next_uid)
+            },
+            |(uid, _)| uid.clone(),
+        );
+        self.objects.insert(apply.target.key.clone(), (uid.clone(), apply.object.clone()));
+        Fate::Applied { uid, digest: apply.digest.clone(), resource_version: "1".into(), created }
+    }
 
-fn deliver(target: &mut Target, inventory: &mut Vec<Entry>, bundle: &BTreeMap<u8, u8>, cut: Cut) -> usize {
-    let release = ReleaseId { uid: "r".into(), namespace: "ns".into(), name: "n".into() };
+    fn look(&self, key: &ObjectKey) -> Live {
+        let Some((uid, object)) = self.objects.get(key) else { return Live::Absent };
+        let label = object.pointer("/metadata/labels").and_then(|l| l.get(convoy_api::label::RELEASE_UID));
+        Live::Present(LiveObject {
+            uid: uid.clone(),
+            release_uid: label.and_then(Value::as_str).map(str::to_owned),
+            owner: None,
+        })
+    }
+}
+
+/// One Release, one target, and what the process that works on it remembers.
+#[derive(Default)]
+struct World {
+    target: Target,
+    inventory: Vec<Entry>,
+    now: Duration,
+    /// When the last request without an answer may have been sent, and when it was looked for what came of it.
+    sent: Duration,
+    looked: Option<Duration>,
+}
+
+/// What goes wrong in a delivery.
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    /// Where it is cut off, counted in steps: write-ahead, each apply, each prune, settle.
+    cut: Option<usize>,
+    /// The objects whose apply gets no answer, and after how many seconds it arrives.
+    lost: BTreeMap<u8, u64>,
+}
+
+fn kinds() -> Kinds {
     let mut kinds = Kinds::default();
     kinds.insert("", "v1", "ConfigMap", "configmaps", true);
-    let policy = Policy {
-        target_namespace: Some("web".into()),
-        prune: true,
-        allow_large_prune: true,
-        ..Policy::default()
-    };
-    let rendered: Vec<Rendered> = bundle
-        .iter()
-        .map(|(name, value)| Rendered {
-            source: format!("{name}.yaml"),
-            object: json!({"apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": format!("c{name}")}, "data": {"v": value.to_string()}}),
-        })
-        .collect();
-    let before = inventory.clone();
-    let no_facts = BTreeMap::new();
-    let mut input = Input {
-        release: &release,
-        rendered: &rendered,
-        inventory: &before,
-        kinds: &kinds,
-        policy: &policy,
-        live: &no_facts,
-    };
-    let live: BTreeMap<ObjectKey, Live> = keys_to_look_at(&input)
-        .unwrap()
-        .into_iter()
-        .map(|at| {
-            let live = target.objects.get(&at.key).map_or(Live::Absent, |(uid, object)| {
-                let label =
-                    object.pointer("/metadata/labels").and_then(|l| l.get(convoy_api::label::RELEASE_UID));
-                Live::Present(LiveObject {
-                    uid: uid.clone(),
-                    release_uid: label.and_then(Value::as_str).map(str::to_owned),
-                    owner: None,
-                })
-            });
-            (at.key, live)
-        })
-        .collect();
-    input.live = &live;
-    let plan = plan(&input).unwrap();
-    let mut left = cut.unwrap_or(usize::MAX);
-    let mut step = || {
-        left = left.saturating_sub(1);
-        left > 0
-    };
-    if plan.is_empty() {
-        return 0;
+    kinds
+}
+
+impl World {
+    fn late(&self) -> LateWrites {
+        LateWrites::judge(self.sent, self.looked, self.now)
     }
-    if !step() {
-        return 0;
-    }
-    *inventory = plan.write_ahead(&before);
-    let mut fates = BTreeMap::new();
-    let mut writes = 0;
-    for (_, apply) in plan.applies() {
-        if !step() {
-            return writes;
+
+    /// Time passes, and what is under way arrives.
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        let (arrived, under_way) =
+            std::mem::take(&mut self.target.under_way).into_iter().partition(|(at, _)| *at <= self.now);
+        self.target.under_way = under_way;
+        let arrived: Vec<(Duration, Apply)> = arrived;
+        for (_, apply) in arrived {
+            self.target.apply(&apply);
         }
-        writes += 1;
-        let created = !target.objects.contains_key(&apply.target.key);
-        let next = &mut target.next_uid;
-        let slot = target.objects.entry(apply.target.key.clone()).or_insert_with(|| {
-            *next += 1;
-            (format!("u{next}"), Value::Null)
-        });
-        slot.1 = apply.object.clone();
-        let fate = Fate::Applied {
-            uid: slot.0.clone(),
-            digest: apply.digest.clone(),
-            resource_version: "1".into(),
-            created,
+    }
+
+    /// Plans and carries out; answers with the number of writes.
+    fn deliver(&mut self, bundle: &Bundle, trouble: &Trouble) -> usize {
+        let policy = Policy {
+            target_namespace: Some("web".into()),
+            prune: true,
+            allow_large_prune: true,
+            ..Policy::default()
         };
-        fates.insert(apply.target.key.clone(), fate);
+        let rendered: Vec<Rendered> = bundle
+            .iter()
+            .map(|(name, value)| Rendered {
+                source: format!("{name}.yaml"),
+                object: json!({"apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"name": format!("c{name}")}, "data": {"v": value.to_string()}}),
+            })
+            .collect();
+        let (before, no_facts) = (self.inventory.clone(), BTreeMap::new());
+        let mut input = Input {
+            release: &ReleaseId { uid: "r".into(), namespace: "ns".into(), name: "n".into() },
+            rendered: &rendered,
+            inventory: &before,
+            kinds: &kinds(),
+            policy: &policy,
+            live: &no_facts,
+        };
+        let wanted = keys_to_look_at(&input).unwrap();
+        let live = wanted.into_iter().map(|at| (at.key.clone(), self.target.look(&at.key))).collect();
+        input.live = &live;
+        let plan = plan(&input).unwrap();
+        self.carry_out(&plan, &before, trouble)
     }
-    for prune in &plan.prunes {
-        if !step() {
-            return writes;
+
+    fn carry_out(&mut self, plan: &Plan, before: &[Entry], trouble: &Trouble) -> usize {
+        if plan.is_empty() {
+            return 0;
         }
-        writes += 1;
-        target.objects.remove(&prune.target.key);
-        fates.insert(prune.target.key.clone(), Fate::Pruned);
+        let mut left = trouble.cut.unwrap_or(usize::MAX);
+        let mut step = || {
+            left = left.saturating_sub(1);
+            left > 0
+        };
+        if !step() {
+            return 0;
+        }
+        let late = self.late();
+        self.inventory = plan.write_ahead(before, late);
+        // As long as nothing else is known.
+        self.sent = self.now;
+        let (mut fates, mut writes) = (BTreeMap::new(), 0);
+        let lost = |key: &ObjectKey| key.name[1..].parse().ok().and_then(|name: u8| trouble.lost.get(&name));
+        for (_, apply) in plan.applies() {
+            if !step() {
+                return writes;
+            }
+            writes += 1;
+            let fate = match lost(&apply.target.key) {
+                Some(delay) => {
+                    let at = self.now + Duration::from_secs(*delay);
+                    self.target.under_way.push((at, apply.clone()));
+                    Fate::Failed
+                }
+                None => self.target.apply(apply),
+            };
+            fates.insert(apply.target.key.clone(), fate);
+        }
+        if fates.values().all(|fate| matches!(fate, Fate::Applied { .. })) {
+            for prune in &plan.prunes {
+                if !step() {
+                    return writes;
+                }
+                writes += 1;
+                self.target.objects.remove(&prune.target.key);
+                fates.insert(prune.target.key.clone(), Fate::Pruned);
+            }
+            self.looked = Some(self.now);
+        }
+        if step() {
+            self.inventory = plan.settle(before, &fates, late);
+        }
+        writes
     }
-    if step() {
-        *inventory = settle(inventory, &fates);
+
+    fn look_for_late_writes(&mut self) {
+        let (before, late) = (self.inventory.clone(), self.late());
+        let sent = self.sent;
+        let plan = Plan::for_late_writes(&before, &kinds(), late);
+        if !plan.is_empty() {
+            self.carry_out(&plan, &before, &Trouble::default());
+            self.sent = sent;
+        }
     }
-    writes
+
+    fn orphans(&self) -> Vec<String> {
+        let known: BTreeSet<&ObjectKey> = self.inventory.iter().map(|entry| &entry.key).collect();
+        self.target.objects.keys().filter(|key| !known.contains(key)).map(ToString::to_string).collect()
+    }
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    let lost = prop::collection::btree_map(0_u8..6, 0..LATEST_ARRIVAL.as_secs(), 0..3);
+    (prop::option::of(0_usize..14), lost).prop_map(|(cut, lost)| Trouble { cut, lost })
 }
 
 proptest! {
@@ -124,31 +208,120 @@ proptest! {
     })]
 
     #[test]
-    fn no_cut_leaves_an_orphan_and_the_last_bundle_always_arrives(
+    fn no_cut_and_no_late_request_leaves_an_orphan_and_the_last_bundle_always_arrives(
         bundles in prop::collection::vec(
-            (prop::collection::btree_map(0_u8..6, 0_u8..3, 1..6), prop::option::of(0_usize..14)),
+            (prop::collection::btree_map(0_u8..6, 0_u8..3, 1..6), trouble(), 0_u64..1000),
             1..8,
         ),
     ) {
-        let mut target = Target::default();
-        let mut inventory = Vec::new();
-        for (bundle, cut) in &bundles {
-            deliver(&mut target, &mut inventory, bundle, *cut);
-            for key in target.objects.keys() {
-                prop_assert!(inventory.iter().any(|entry| entry.key == *key), "{} is an orphan", key);
+        let mut world = World::default();
+        for (bundle, trouble, pause) in &bundles {
+            world.deliver(bundle, trouble);
+            prop_assert_eq!(world.orphans(), Vec::<String>::new());
+            for _ in 0..4 {
+                world.wait(pause / 4);
+                prop_assert_eq!(world.orphans(), Vec::<String>::new());
+                world.look_for_late_writes();
+                prop_assert_eq!(world.orphans(), Vec::<String>::new());
             }
         }
         let last = &bundles[bundles.len() - 1].0;
-        deliver(&mut target, &mut inventory, last, None);
-        let live: BTreeMap<String, String> = target
+        for _ in 0..20 {
+            // What a request in between took along is made anew, and what it brought back goes.
+            world.deliver(last, &Trouble::default());
+            world.wait(60);
+            world.look_for_late_writes();
+        }
+        let live: BTreeMap<String, String> = world
+            .target
             .objects
             .iter()
             .map(|(key, (_, object))| (key.name.clone(), object["data"]["v"].as_str().unwrap().to_owned()))
             .collect();
-        let want: BTreeMap<String, String> =
-            last.iter().map(|(name, value)| (format!("c{name}"), value.to_string())).collect();
-        prop_assert_eq!(live, want);
-        prop_assert_eq!(deliver(&mut target, &mut inventory, last, None), 0, "then nothing is written");
-        prop_assert_eq!(inventory.len(), target.objects.len());
+        let names: BTreeSet<&String> = live.keys().collect();
+        let want: Vec<String> = last.keys().map(|name| format!("c{name}")).collect();
+        prop_assert_eq!(names, want.iter().collect::<BTreeSet<_>>());
+        prop_assert_eq!(world.deliver(last, &Trouble::default()), 0, "then nothing is written");
+        prop_assert_eq!(world.inventory.len(), world.target.objects.len());
     }
+}
+
+fn bundle(names: &[u8]) -> Bundle {
+    names.iter().map(|name| (*name, 1)).collect()
+}
+
+fn lost(name: u8, after: u64) -> Trouble {
+    Trouble { cut: None, lost: BTreeMap::from([(name, after)]) }
+}
+
+/// What is wrong with dropping an entry whose object was seen absent.
+#[test]
+fn an_apply_that_arrives_after_its_object_left_the_bundle_is_found_and_pruned() {
+    let mut world = World::default();
+    world.deliver(&bundle(&[1, 2]), &lost(2, 70));
+    world.deliver(&bundle(&[1]), &Trouble::default());
+    let of_2 = |world: &World| world.inventory.iter().find(|entry| entry.key.name == "c2").cloned();
+    let tombstone = of_2(&world).unwrap();
+    assert!(tombstone.gone && tombstone.unanswered && tombstone.uid.is_empty());
+    assert_eq!(world.deliver(&bundle(&[1]), &Trouble::default()), 0, "a tombstone costs no request");
+    world.wait(20);
+    world.look_for_late_writes();
+    world.wait(100);
+    assert_eq!(world.target.objects.len(), 2, "it came");
+    world.look_for_late_writes();
+    assert_eq!(world.target.objects.len(), 1);
+    assert!(of_2(&world).is_some(), "there may be another");
+    world.wait(LATEST_ARRIVAL.as_secs());
+    world.look_for_late_writes();
+    assert_eq!(of_2(&world), None);
+}
+
+#[test]
+fn an_apply_that_was_answered_later_says_nothing_of_the_one_before() {
+    let mut world = World::default();
+    world.deliver(&bundle(&[1, 2]), &lost(2, 70));
+    world.deliver(&bundle(&[1, 2]), &Trouble::default());
+    assert_eq!(world.target.objects.len(), 2);
+    world.deliver(&bundle(&[1]), &Trouble::default());
+    assert_eq!((world.target.objects.len(), world.inventory.len()), (1, 2));
+    world.wait(100);
+    world.look_for_late_writes();
+    assert_eq!((world.target.objects.len(), world.inventory.len()), (1, 2));
+}
+
+#[test]
+fn an_apply_of_an_object_that_is_there_creates_none_however_late_it_arrives() {
+    let mut world = World::default();
+    world.deliver(&bundle(&[1, 2]), &Trouble::default());
+    let changed = BTreeMap::from([(1, 1), (2, 2)]);
+    world.deliver(&changed, &lost(2, 70));
+    world.deliver(&bundle(&[1]), &Trouble::default());
+    assert_eq!(world.inventory.len(), 1, "it needs no tombstone");
+    world.wait(100);
+    assert_eq!(world.target.objects.len(), 1);
+}
+
+#[test]
+fn an_object_that_was_deleted_is_made_anew_with_a_new_uid() {
+    let mut world = World::default();
+    world.deliver(&bundle(&[1]), &Trouble::default());
+    world.target.objects.clear();
+    let changed = BTreeMap::from([(1, 2)]);
+    world.deliver(&changed, &Trouble::default());
+    assert!(world.target.objects.is_empty(), "it is not known yet that it is gone");
+    assert_eq!(world.deliver(&changed, &Trouble::default()), 1);
+    assert_eq!(world.target.objects.len(), 1);
+    assert_eq!(world.deliver(&changed, &Trouble::default()), 0);
+}
+
+#[test]
+fn an_object_that_is_wanted_again_is_no_tombstone_any_more() {
+    let mut world = World::default();
+    world.deliver(&bundle(&[1, 2]), &lost(2, 70));
+    world.deliver(&bundle(&[1]), &Trouble::default());
+    world.deliver(&bundle(&[1, 2]), &Trouble::default());
+    assert!(world.inventory.iter().all(|entry| !entry.gone && !entry.uid.is_empty()));
+    world.wait(100);
+    world.look_for_late_writes();
+    assert_eq!(world.target.objects.len(), 2);
 }

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_plan::{
-    ApplyReason, Entry, Fate, Input, KeepReason, Kinds, Live, LiveObject, ObjectKey, Plan, Policy, Problem,
-    Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan, settle,
+    ApplyReason, Entry, Fate, Input, KeepReason, Kinds, LateWrites, Live, LiveObject, ObjectKey, Plan, Policy, Problem,
+    Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan,
 };
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ impl Case {
         for prune in &plan.prunes {
             fates.insert(prune.target.key.clone(), Fate::Pruned);
         }
-        self.inventory = settle(&plan.write_ahead(&self.inventory), &fates);
+        self.inventory = plan.settle(&self.inventory, &fates, LateWrites::Over);
         plan
     }
 }
@@ -432,7 +432,7 @@ fn an_entry_whose_kind_is_gone_is_marked_so() {
     case.rendered.truncate(1);
     case.kinds = kinds();
     assert_eq!(case.plan().unwrap().prunes[0].reason, PruneReason::KindGone);
-    let deletion = Plan::for_deletion(&case.inventory, &case.kinds);
+    let deletion = Plan::for_deletion(&case.inventory, &case.kinds, LateWrites::Over);
     let reasons: Vec<PruneReason> = deletion.prunes.iter().map(|prune| prune.reason).collect();
     assert_eq!(reasons, [PruneReason::KindGone, PruneReason::ReleaseDeleted]);
 }
@@ -442,7 +442,7 @@ fn a_crash_between_write_ahead_and_settle_never_makes_old_content_look_applied()
     let mut case = Case::new(vec![config_map("a", "1")]);
     case.deliver();
     case.rendered[0].object = config_map("a", "2");
-    let ahead = case.plan().unwrap().write_ahead(&case.inventory);
+    let ahead = case.plan().unwrap().write_ahead(&case.inventory, LateWrites::Over);
     // The apply went out, the process died, and meanwhile the source went back to the old content.
     case.inventory = ahead;
     case.rendered[0].object = config_map("a", "1");
@@ -455,7 +455,7 @@ fn a_crash_between_a_prune_and_settle_never_makes_the_object_look_present() {
     case.deliver();
     let removed = case.rendered.pop().unwrap();
     // The delete went out, the process died, and meanwhile the source has the object again.
-    case.inventory = case.plan().unwrap().write_ahead(&case.inventory);
+    case.inventory = case.plan().unwrap().write_ahead(&case.inventory, LateWrites::Over);
     case.rendered.push(removed);
     assert_eq!(
         names(&case.plan().unwrap()),

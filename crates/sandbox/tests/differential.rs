@@ -97,3 +97,87 @@ async fn objects_are_stored_as_the_real_kube_apiserver_stores_them() {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     one.sandbox.stop().await;
 }
+
+/// An apply to a path, with its answer.
+fn apply(client: &HttpsClient, path: &str, object: &Value, uid: &str) -> (u16, Value) {
+    let mut object = object.clone();
+    if !uid.is_empty() {
+        object["metadata"]["uid"] = uid.into();
+    }
+    let path = format!("{path}?fieldManager=test&force=true");
+    let answer = client.send("PATCH", &path, "application/apply-patch+yaml", &object).unwrap();
+    (answer.status, answer.json())
+}
+
+/// What a server answers to applies that name a uid, in words, with the uids left out.
+fn applies_with_uids(client: &HttpsClient) -> Vec<(String, u16, String)> {
+    let definition = serde_json::json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+    assert_eq!(apply(client, definitions, &definition, "").0, 201);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    while client.get(widgets).unwrap().status != 200 {
+        assert!(std::time::Instant::now() < deadline, "the Widgets are not served");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let objects = [
+        ("/api/v1/namespaces/default/configmaps/a", "v1", "ConfigMap"),
+        ("/api/v1/namespaces/uids", "v1", "Namespace"),
+        ("/apis/apps/v1/namespaces/default/deployments/a", "apps/v1", "Deployment"),
+        ("/apis/example.com/v1/namespaces/default/widgets/a", "example.com/v1", "Widget"),
+    ];
+    let mut answers = Vec::new();
+    for (path, version, kind) in objects {
+        let name = path.rsplit('/').next().unwrap();
+        let mut object =
+            serde_json::json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"a": "1"}}});
+        if kind == "Deployment" {
+            let labels = serde_json::json!({"app": "a"});
+            object["spec"] = serde_json::json!({"selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}});
+        }
+        let mut note = |what: &str, (code, answer): (u16, Value), uid: &str| {
+            let message = answer["message"].as_str().unwrap_or_default();
+            let message = message.replace("another", "UID");
+            let message = if uid.is_empty() { message } else { message.replace(uid, "THE-UID") };
+            answers.push((format!("{kind}: {what}"), code, message));
+        };
+        note("of a uid, absent", apply(client, path, &object, "another"), "");
+        let (code, made) = apply(client, path, &object, "");
+        assert_eq!(code, 201, "{made}");
+        let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
+        note("of its own uid, the same", apply(client, path, &object, &uid), &uid);
+        let (_, after) = apply(client, path, &object, &uid);
+        assert_eq!(after["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "no write");
+        object["metadata"]["labels"]["a"] = "2".into();
+        note("of its own uid, changed", apply(client, path, &object, &uid), &uid);
+        note("of another uid", apply(client, path, &object, "another"), &uid);
+        if kind != "Namespace" {
+            let options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+            assert!(client.send("DELETE", path, "application/json", &options).unwrap().status < 300);
+            note("of its uid, deleted", apply(client, path, &object, &uid), &uid);
+            assert_eq!(client.get(path).unwrap().status, 404, "{kind} is created anew");
+        }
+    }
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_that_names_a_uid_creates_nothing_on_either() {
+    let one = cluster::start(Duration::ZERO).await;
+    let client = one.client.clone();
+    let found = tokio::task::spawn_blocking(move || applies_with_uids(&client)).await.unwrap();
+    let refused = found.iter().filter(|(what, ..)| !what.contains("its own uid"));
+    assert!(refused.clone().count() > 8 && refused.clone().all(|(_, code, _)| *code == 409), "{found:#?}");
+    one.sandbox.stop().await;
+    let Some(real) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let expected = applies_with_uids(real.client());
+    assert_eq!(found, expected);
+}

@@ -1,25 +1,31 @@
 //! From a deleted Release to nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use convoy_api::{DeletionPolicy, Release, finalizer, reason};
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
-use convoy_plan::{Plan, settle};
+use convoy_plan::Plan;
 use convoy_runtime::{EventKind, StoreKey, store_key};
 
 use super::deliver::DeliveryFailure;
 use super::inventory::{Inventory, InventoryId};
+use super::late::{objects_of, tombstones};
 use super::left::Left;
 use super::{Look, Releases};
 use crate::host::HostError;
+
+/// How often it is looked whether other replicas have ended their part of a deletion: of inventories of
+/// their shards this replica may see nothing.
+const OTHERS: Duration = Duration::from_secs(5);
 
 /// What a look at a deleted Release came to.
 #[derive(Debug)]
 pub(crate) enum Deletion {
     /// Nothing is left, and the finalizer is gone.
     Done,
-    /// Replicas that own other clusters have not ended their part.
-    Waits { message: String },
+    /// Replicas that own other clusters have not ended their part, or unanswered requests may still arrive.
+    Waits { message: String, wait: Duration },
     /// Something is in the way.
     Blocked { reason: &'static str, message: String },
 }
@@ -53,7 +59,7 @@ impl Releases {
                 [] => format!("what it has on the Clusters {} is being removed", known.join(", ")),
                 names => format!("what the inventories {} list is being removed", names.join(", ")),
             };
-            return Ok(Deletion::Waits { message });
+            return Ok(Deletion::Waits { message, wait: OTHERS });
         }
         let rest: Vec<String> = finalizers.into_iter().filter(|name| name != finalizer::RELEASE).collect();
         let version = release.metadata.resource_version.as_deref().unwrap_or_default();
@@ -70,12 +76,14 @@ impl Releases {
         cluster: &str,
         ownership: &Arc<dyn Ownership>,
     ) -> Result<Option<Deletion>, HostError> {
-        let mut inventory = self.fresh_inventory(&InventoryId::of(release, cluster)).await?;
+        let id = InventoryId::of(release, cluster);
+        let mut inventory = self.fresh_inventory(&id).await?;
         self.refuse_outdated(&inventory, ownership)?;
         let is_deleted = release.metadata.deletion_timestamp.is_some();
         let before = inventory.entries();
         if before.is_empty() || (is_deleted && release.spec.deletion_policy() == DeletionPolicy::Orphan) {
             self.settle(&**ownership, &mut inventory, &[], "").await?;
+            self.late_forget(&id, &[]);
             return Ok(None);
         }
         let cluster_key = StoreKey::new(release.metadata.namespace.clone().unwrap_or_default(), cluster);
@@ -89,7 +97,7 @@ impl Releases {
                     let message = format!(
                         "{} objects are still on the Cluster {cluster}, which went with the namespace; remove them there, \
                          then let go of them: set spec.apply.deletionPolicy to Orphan",
-                        before.len()
+                        objects_of(&before)
                     );
                     return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
                 }
@@ -98,12 +106,12 @@ impl Releases {
             }
             if cluster_exists && self.contacts.last(&cluster_key, &**ownership).is_none() {
                 let message = format!("the Cluster {cluster} is being connected to");
-                return Ok(Some(Deletion::Waits { message }));
+                return Ok(Some(Deletion::Waits { message, wait: OTHERS }));
             }
             let message = format!(
                 "{} objects are still on the Cluster {cluster}, which is not in contact{}; bring it back, or let go of \
                  them: {}, or delete the Cluster object",
-                before.len(),
+                objects_of(&before),
                 self.contacts
                     .silence(&cluster_key)
                     .map(|silence| format!(" ({silence})"))
@@ -116,8 +124,9 @@ impl Releases {
             );
             return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
         };
-        let plan = Plan::for_deletion(&before, &connected.capabilities.kinds);
-        let ahead = plan.write_ahead(&before);
+        let late = self.late_writes(&id, ownership, &before);
+        let plan = Plan::for_deletion(&before, &connected.capabilities.kinds, late);
+        let ahead = plan.write_ahead(&before, late);
         let bundle = inventory.bundle_digest().to_owned();
         if ahead != before {
             self.write_ahead(&**ownership, &mut inventory, &ahead, &bundle).await?;
@@ -131,12 +140,25 @@ impl Releases {
         for (object, note) in notes {
             tracing::info!(release = %store_key(release), object = %object, "{note}");
         }
+        if tombstones(&before) > 0 && !plan.prunes.is_empty() {
+            self.late_looked(&id, ownership);
+        }
+        let mut remaining = plan.settle(&before, &report.fates, late);
         if report.is_success() {
             // What the plan protects stays on the target, and with the Release goes its record.
-            self.settle(&**ownership, &mut inventory, &[], "").await?;
-            return Ok(None);
+            remaining.retain(|entry| entry.gone);
+            let count = remaining.len();
+            if remaining != ahead {
+                self.settle(&**ownership, &mut inventory, &remaining, &bundle).await?;
+            }
+            if count == 0 {
+                self.late_forget(&id, &[]);
+                return Ok(None);
+            }
+            let (wait, over) = self.until_late_look(&id, ownership);
+            let message = self.late_message(release, count, over);
+            return Ok(Some(Deletion::Waits { message, wait }));
         }
-        let remaining = settle(&ahead, &report.fates);
         if remaining != ahead {
             self.settle(&**ownership, &mut inventory, &remaining, &bundle).await?;
         }

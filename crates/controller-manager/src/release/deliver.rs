@@ -10,12 +10,13 @@ use convoy_apply::{
     look, prune,
 };
 use convoy_plan::{
-    Counts, Entry, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply, ReleaseId, Stage,
-    keys_to_look_at, plan, settle,
+    Counts, Entry, Fate, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply, ReleaseId, Stage,
+    keys_to_look_at, plan,
 };
 use convoy_runtime::StoreKey;
 
 use super::inventory::{Inventory, InventoryId};
+use super::late::objects_of;
 use super::prepare::{Ready, namespace_of};
 use super::{Look, Releases};
 use crate::host::HostError;
@@ -26,6 +27,10 @@ const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
 const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
 /// The annotation of a Release that lets it take over objects of other Releases.
 const ADOPT: &str = "convoy.kumodo.io/adopt";
+
+/// How often a plan is made anew in one look because objects that it was to change were gone: for a namespace, for
+/// what was in it, and once more.
+const ROUNDS: usize = 4;
 
 /// What a delivery came to.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ pub(crate) struct Delivery<'a> {
 impl Releases {
     /// Plans, and carries the plan out. The cached inventory decides whether there is anything to do;
     /// what is done is planned on the inventory that the API server has.
-    pub(crate) async fn deliver(&self, delivery: Delivery<'_>) -> Result<Delivered, HostError> {
+    pub(crate) async fn deliver(&self, mut delivery: Delivery<'_>) -> Result<Delivered, HostError> {
         let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
         let cached = self.cached_inventory(&id);
         self.refuse_outdated(&cached, delivery.look.ownership)?;
@@ -75,25 +80,47 @@ impl Releases {
                 && (is_begun || delivery.bundle.objects.is_empty())
             {
                 return Ok(Delivered::Unchanged {
-                    objects: cached.entries().len(),
+                    objects: objects_of(&cached.entries()),
                     inventories: cached.names(),
                 });
             }
         }
         let mut inventory = self.fresh_inventory(&id).await?;
         self.refuse_outdated(&inventory, delivery.look.ownership)?;
-        let before = inventory.entries();
-        let (plan, connected) = match self.plan_with_live(&delivery, &before).await {
-            Ok(planned) => planned,
-            Err(failure) => {
-                return Ok(Delivered::Failed {
-                    objects: before.len(),
-                    inventories: inventory.names(),
-                    failure,
-                });
+        let mut counts = None;
+        let mut round = 1;
+        loop {
+            let before = inventory.entries();
+            let (plan, connected) = match self.plan_with_live(&delivery, &before).await {
+                Ok(planned) => planned,
+                Err(failure) => {
+                    return Ok(Delivered::Failed {
+                        objects: objects_of(&before),
+                        inventories: inventory.names(),
+                        failure,
+                    });
+                }
+            };
+            let counts = counts.get_or_insert_with(|| plan.counts());
+            let Some(carried) = self.carry_out(&delivery, &connected, &plan, &mut inventory, &before).await?
+            else {
+                return Ok(Delivered::Moved);
+            };
+            let Carried { report, notes } = carried;
+            if report.has_gone() && round < ROUNDS {
+                counts.made_anew(report.fates.values().filter(|fate| **fate == Fate::Gone).count());
+                round += 1;
+                // All others were just applied.
+                delivery.reapply = Reapply::None;
+                continue;
             }
-        };
-        self.carry_out(&delivery, &connected, &plan, &mut inventory, &before).await
+            let (objects, inventories) = (objects_of(&inventory.entries()), inventory.names());
+            return Ok(if report.is_success() {
+                Delivered::Applied { objects, inventories, counts: *counts, notes }
+            } else {
+                Delivered::Failed { objects, inventories, failure: DeliveryFailure::of_report(report) }
+            });
+        }
     }
 
     /// The plan with what a look at the target says. When the target does not seem to serve a kind,
@@ -137,6 +164,8 @@ impl Releases {
         }
     }
 
+    /// Writes ahead, applies, prunes and settles. None when the Release is not to be on the cluster any more; then
+    /// nothing was written there.
     async fn carry_out(
         &self,
         delivery: &Delivery<'_>,
@@ -144,25 +173,32 @@ impl Releases {
         plan: &Plan,
         inventory: &mut Inventory,
         before: &[Entry],
-    ) -> Result<Delivered, HostError> {
+    ) -> Result<Option<Carried>, HostError> {
         let bundle = delivery.bundle.digest.as_str();
-        let ahead = plan.write_ahead(before);
-        let ownership = &**delivery.look.ownership;
+        let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
+        let owned = delivery.look.ownership;
+        let ownership = &**owned;
+        let late = self.late_writes(&id, owned, before);
+        let ahead = plan.write_ahead(before, late);
         if ahead != before || inventory.bundle_digest() != bundle {
             let is_new = inventory.is_new();
             self.write_ahead(ownership, inventory, &ahead, bundle).await?;
             if is_new && !self.is_still_meant(delivery).await? {
                 self.settle(ownership, inventory, &[], "").await?;
-                return Ok(Delivered::Moved);
+                return Ok(None);
             }
+        }
+        let creates = plan.applies().any(|(_, apply)| apply.uid.is_empty());
+        if creates {
+            self.late_begin(&id, owned);
         }
         let options = ApplyOptions {
             force: delivery.look.release.spec.conflict_policy() == ConflictPolicy::Force,
             establish_patience: ESTABLISH_PATIENCE,
         };
-        let applied = apply_waves(&connected.target, plan, &options).await;
+        let mut report = apply_waves(&connected.target, plan, &options).await;
+        let is_answered = !report.fates.values().any(|fate| *fate == Fate::Failed);
         let mut notes = Vec::new();
-        let mut report = applied;
         if report.is_success() && !plan.prunes.is_empty() {
             let options = PruneOptions { release_uid: delivery.look.uid() };
             let (pruned, kept) = prune(&connected.target, &plan.prunes, &options).await;
@@ -171,7 +207,10 @@ impl Releases {
             report.failures.extend(pruned.failures);
             report.not_tried += pruned.not_tried;
         }
-        let after = settle(&ahead, &report.fates);
+        let after = plan.settle(before, &report.fates, late);
+        if creates {
+            self.late_end(&id, owned, is_answered, &after);
+        }
         if after != ahead {
             self.settle(ownership, inventory, &after, bundle).await?;
         }
@@ -181,12 +220,14 @@ impl Releases {
                 tracing::debug!(cluster = %delivery.cluster, error = %error, "discovery failed");
             }
         }
-        let (objects, inventories) = (after.len(), inventory.names());
-        if report.is_success() {
-            return Ok(Delivered::Applied { objects, inventories, counts: plan.counts(), notes });
-        }
-        Ok(Delivered::Failed { objects, inventories, failure: DeliveryFailure::of_report(report) })
+        Ok(Some(Carried { report, notes }))
     }
+}
+
+/// What became of a plan.
+struct Carried {
+    report: Report,
+    notes: Vec<(ObjectKey, PruneNote)>,
 }
 
 impl Releases {

@@ -6,6 +6,7 @@
 //! | `prepare` | from the source to a bundle, rendered once and kept |
 //! | `deliver` | from a bundle to the target: plan, write-ahead, apply, prune, settle |
 //! | `delete` | from a deleted Release to nothing |
+//! | `late` | requests without an answer that may reach the target late |
 //! | `left` | what a Release still has on clusters that it left |
 //! | `index` | where each Release has inventories |
 //! | `inventory` | inventories in parts, read and written |
@@ -17,6 +18,7 @@ mod delete;
 mod deliver;
 pub(crate) mod index;
 mod inventory;
+mod late;
 mod left;
 mod prepare;
 mod reconcile;
@@ -56,6 +58,7 @@ pub(crate) struct Releases {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) prepared: prepare::Prepared,
     pub(crate) memory: Mutex<HashMap<StoreKey, Memory>>,
+    pub(crate) late: late::LateMemory,
 }
 
 /// What this process knows of a Release beyond the API server: nothing that must outlive it.
@@ -127,6 +130,7 @@ impl Releases {
     /// Lets go of what was learned for shards that are not worked on any more.
     pub(crate) fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
         self.memory.lock().retain(|_, memory| keep(memory.term.0));
+        self.late.retain_shards(&keep);
         self.prepared.retain_shards(keep);
     }
 }

@@ -26,9 +26,8 @@ use crate::targets::Connected;
 /// How often a Release that waits for something without an event of its own is looked at.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether other replicas have ended their part of a deletion: of inventories of
-/// their shards this replica may see nothing.
-const OTHERS: Duration = Duration::from_secs(5);
+/// Between two looks at what is waited for.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What the spec names, found.
 struct Resolved {
@@ -116,9 +115,9 @@ impl Releases {
                 self.forget(look.key);
                 Ok(Next::Done)
             }
-            Deletion::Waits { message } => {
+            Deletion::Waits { message, wait } => {
                 self.write_status(look, &Reached::Deleting { reason: reason::DELETING, message }).await?;
-                Ok(Next::Wait(OTHERS))
+                Ok(Next::Wait(wait.max(SHORTEST_WAIT)))
             }
             Deletion::Blocked { reason, message } => {
                 self.write_status(look, &Reached::Deleting { reason, message }).await?;
@@ -162,6 +161,15 @@ impl Releases {
             // The write brings an event, and with it the next look.
             return Ok(Next::Done);
         }
+        let next = self.look_at_source(look, left).await?;
+        // Whatever became of it: what late requests made is in nobody's way, but nobody's either.
+        Ok(match self.look_for_late_writes(look).await? {
+            Some(wait) => at_the_latest(next, wait),
+            None => next,
+        })
+    }
+
+    async fn look_at_source(&self, look: Look<'_>, left: &mut Vec<Left>) -> Result<Next, HostError> {
         let resolved = match self.resolve(look) {
             Ok(resolved) => resolved,
             Err(stopped) => {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
+use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,10 @@ use convoy_controller_manager::{Options, RunError, run};
 use convoy_observer::ObserverOptions;
 use convoy_render::RenderStore;
 use convoy_runtime::{
-    CacheScope, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client,
+    CacheScope, Clock, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client,
 };
 use convoy_testkit::ControlPlane;
+use jiff::Timestamp;
 use kube::Client;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
@@ -20,6 +22,7 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// What is not true after this time will not become true.
@@ -27,11 +30,59 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) const NAMESPACE: &str = "team";
 
+/// The machine's clocks, which a test can put forward.
+#[derive(Debug)]
+pub(crate) struct JumpingClock {
+    real: RealClock,
+    ahead: watch::Sender<Duration>,
+}
+
+impl Default for JumpingClock {
+    fn default() -> Self {
+        Self { real: RealClock::new(), ahead: watch::Sender::new(Duration::ZERO) }
+    }
+}
+
+impl JumpingClock {
+    /// Puts both clocks forward and wakes who waits for a time that came.
+    pub(crate) fn jump(&self, span: Duration) {
+        self.ahead.send_modify(|ahead| *ahead += span);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Timestamp {
+        self.real.now() + *self.ahead.borrow()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic() + *self.ahead.borrow()
+    }
+
+    fn sleep_until<'a, 'b>(&'a self, deadline: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move {
+            let mut ahead = self.ahead.subscribe();
+            while self.monotonic() < deadline {
+                let rest = deadline.saturating_sub(self.monotonic());
+                tokio::select! {
+                    () = tokio::time::sleep(rest) => {}
+                    _ = ahead.changed() => {}
+                }
+            }
+        })
+    }
+}
+
 /// One running world.
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) plane: ControlPlane,
     pub(crate) folder: TempDir,
+    pub(crate) clock: Arc<JumpingClock>,
     shutdown: Shutdown,
     manager: Option<JoinHandle<Result<(), RunError>>>,
     observer: Option<JoinHandle<Result<(), TaskError>>>,
@@ -47,8 +98,15 @@ impl World {
     pub(crate) async fn start(plane: ControlPlane, files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let client = host_client(Some(&plane.kubeconfig()), &identity("test")).await.unwrap();
-        let mut world =
-            Self { client, plane, folder, shutdown: Shutdown::new(), manager: None, observer: None };
+        let mut world = Self {
+            client,
+            plane,
+            folder,
+            clock: Arc::default(),
+            shutdown: Shutdown::new(),
+            manager: None,
+            observer: None,
+        };
         world.install_kinds().await;
         world.create("v1", "Namespace", "namespaces", json!({"metadata": {"name": NAMESPACE}})).await;
         world.git(&["init", "--quiet", "--initial-branch=main", "."]);
@@ -85,7 +143,7 @@ impl World {
             store: RenderStore::in_folder(&self.folder.path().join("store")).unwrap(),
             scratch_dir: self.folder.path().to_owned(),
             allow_file_urls: true,
-            clock: Arc::new(RealClock::new()),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             readiness: Readiness::default(),
             metrics: Metrics::default(),
             cache_scope: CacheScope::Everything,
