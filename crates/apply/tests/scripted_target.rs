@@ -12,7 +12,8 @@ use convoy_apply::{
     WritePermit, apply_waves, prune,
 };
 use convoy_plan::{
-    Entry, Fate, Input, Kinds, LateWrites, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan, stage_of,
+    Entry, Fate, Input, Kinds, LateWrites, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan,
+    stage_of,
 };
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -76,6 +77,11 @@ fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
 
 /// A plan that applies a Namespace (when asked for) and ConfigMaps.
 fn plan_of(create_namespace: bool, maps: &[(&str, &str)]) -> Plan {
+    plan_after(&[], create_namespace, maps)
+}
+
+/// The same on an inventory.
+fn plan_after(inventory: &[Entry], create_namespace: bool, maps: &[(&str, &str)]) -> Plan {
     let rendered: Vec<Rendered> = maps
         .iter()
         .map(|(namespace, name)| Rendered {
@@ -86,7 +92,7 @@ fn plan_of(create_namespace: bool, maps: &[(&str, &str)]) -> Plan {
     plan(&Input {
         release: &ReleaseId { uid: "r".into(), namespace: "team".into(), name: "web".into() },
         rendered: &rendered,
-        inventory: &[],
+        inventory,
         kinds: &kinds(),
         policy: &Policy { target_namespace: Some("web".into()), create_namespace, ..Policy::default() },
         live: &BTreeMap::new(),
@@ -189,20 +195,65 @@ async fn a_release_that_is_forbidden_altogether_is_tried_with_one_object_only() 
     assert_eq!((script.asked().len(), report.not_tried), (1, 2));
 }
 
-/// The prune of one object that was applied under the uid `u`.
-fn prune_of(kind: &str, namespace: &str, name: &str, created: bool) -> Vec<Prune> {
-    let group = if kind == "Widget" { "example.com" } else { "" };
-    let entry = Entry {
-        key: ObjectKey { group: group.into(), ..key(kind, namespace, name) },
+/// The entry of an object that was applied under the uid `u`, with other content.
+fn entry_of(key: ObjectKey, created: bool) -> Entry {
+    Entry {
         version: "v1".into(),
         uid: "u".into(),
         digest: "d".into(),
-        stage: stage_of("", kind),
+        stage: stage_of(&key.group, &key.kind),
+        key,
         resource_version: "1".into(),
         created,
         unanswered: false,
         gone: false,
-    };
+    }
+}
+
+#[tokio::test]
+async fn an_apply_names_the_uid_that_is_known_and_another_there_is_no_failure_of_the_rest() {
+    let message = "Operation cannot be fulfilled on configmaps \"a\": uid mismatch: the provided object specified uid u, \
+                   and no existing object was found";
+    let script = Script::default().on(&format!("PATCH {MAPS}/a"), 409, status(message)).on(
+        &format!("PATCH {MAPS}/b"),
+        201,
+        taken(),
+    );
+    let entry = entry_of(key("ConfigMap", "web", "a"), true);
+    let plan = plan_after(std::slice::from_ref(&entry), false, &[("web", "a"), ("web", "b")]);
+    let report = carry_out(&script, &plan).await;
+    let uids: Vec<Value> =
+        script.asked.lock().iter().map(|(_, body)| body["metadata"]["uid"].clone()).collect();
+    assert_eq!(uids, [json!("u"), Value::Null]);
+    assert!(report.has_gone() && !report.is_success() && !report.is_terminal());
+    assert_eq!(report.fates[&entry.key], Fate::Gone);
+    let after = plan.settle(&[entry], &report.fates, LateWrites::Over);
+    assert_eq!(after.iter().map(|entry| entry.uid.as_str()).collect::<Vec<_>>(), ["", "u"]);
+    assert!(after.iter().all(|entry| !entry.unanswered), "nothing of it can come late");
+}
+
+#[tokio::test]
+async fn only_what_may_have_been_written_without_an_answer_can_come_late() {
+    for (code, is_unanswered) in
+        [(401, false), (403, false), (409, false), (422, false), (429, false), (500, true), (504, true)]
+    {
+        let script = Script::default().on(&format!("PATCH {MAPS}/a"), code, status("no")).on(
+            &format!("PATCH {MAPS}/b"),
+            201,
+            taken(),
+        );
+        let plan = plan_of(false, &[("web", "a"), ("web", "b")]);
+        let report = carry_out(&script, &plan).await;
+        let after = plan.settle(&[], &report.fates, LateWrites::Over);
+        let unanswered: Vec<bool> = after.iter().map(|entry| entry.unanswered).collect();
+        assert_eq!(unanswered, [is_unanswered, false], "{code}: {report:?}");
+    }
+}
+
+/// The prune of one object that was applied under the uid `u`.
+fn prune_of(kind: &str, namespace: &str, name: &str, created: bool) -> Vec<Prune> {
+    let group = if kind == "Widget" { "example.com" } else { "" };
+    let entry = entry_of(ObjectKey { group: group.into(), ..key(kind, namespace, name) }, created);
     Plan::for_deletion(&[entry], &kinds(), LateWrites::Over).prunes
 }
 

@@ -137,12 +137,7 @@ impl Plan {
     /// The inventory after the plan was carried out as far as `fates` tell; `old` is that before
     /// [`Plan::write_ahead`]. What is gone is dropped, unless an unanswered request may still create it: then
     /// it becomes a tombstone. Sorted by key.
-    pub fn settle(
-        &self,
-        old: &[Entry],
-        fates: &BTreeMap<ObjectKey, Fate>,
-        late: LateWrites,
-    ) -> Vec<Entry> {
+    pub fn settle(&self, old: &[Entry], fates: &BTreeMap<ObjectKey, Fate>, late: LateWrites) -> Vec<Entry> {
         let old_by_key: BTreeMap<&ObjectKey, &Entry> = old.iter().map(|entry| (&entry.key, entry)).collect();
         let applies: BTreeMap<&ObjectKey, ApplyReason> =
             self.applies().map(|(_, apply)| (&apply.target.key, apply.reason)).collect();
@@ -150,8 +145,7 @@ impl Plan {
         entries.retain_mut(|entry| {
             let before = old_by_key.get(&entry.key);
             // Of an earlier attempt, whose end this plan tells nothing of.
-            let was_unanswered =
-                late != LateWrites::Over && before.is_some_and(|before| before.unanswered);
+            let was_unanswered = late != LateWrites::Over && before.is_some_and(|before| before.unanswered);
             let applied_for = applies.get(&entry.key).copied();
             match fates.get(&entry.key) {
                 Some(Fate::Applied { uid, digest, resource_version, created }) => {

@@ -51,9 +51,7 @@ impl LateWrites {
 
 fn next_look(sent: Duration, looked: Option<Duration>) -> Duration {
     let next = match looked {
-        Some(looked) if looked >= sent => {
-            looked.saturating_add(looked.saturating_sub(sent).max(FIRST_LOOK))
-        }
+        Some(looked) if looked >= sent => looked.saturating_add(looked.saturating_sub(sent).max(FIRST_LOOK)),
         Some(_) | None => sent.saturating_add(FIRST_LOOK),
     };
     next.min(sent.saturating_add(LATEST_ARRIVAL))

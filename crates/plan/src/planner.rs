@@ -329,11 +329,7 @@ impl Plan {
         Self::pruning(inventory.iter().filter(|entry| entry.gone), kinds, late)
     }
 
-    fn pruning<'a>(
-        inventory: impl Iterator<Item = &'a Entry>,
-        kinds: &Kinds,
-        late: LateWrites,
-    ) -> Plan {
+    fn pruning<'a>(inventory: impl Iterator<Item = &'a Entry>, kinds: &Kinds, late: LateWrites) -> Plan {
         let mut prunes = Vec::new();
         let mut keeps = Vec::new();
         for entry in inventory {

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_plan::{
-    ApplyReason, Entry, Fate, Input, KeepReason, Kinds, LateWrites, Live, LiveObject, ObjectKey, Plan, Policy, Problem,
-    Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan,
+    ApplyReason, Entry, Fate, Input, KeepReason, Kinds, LateWrites, Live, LiveObject, ObjectKey, Plan,
+    Policy, Problem, Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan,
 };
 use serde_json::{Value, json};
 

@@ -136,8 +136,7 @@ fn applies_with_uids(client: &HttpsClient) -> Vec<(String, u16, String)> {
     let mut answers = Vec::new();
     for (path, version, kind) in objects {
         let name = path.rsplit('/').next().unwrap();
-        let mut object =
-            serde_json::json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"a": "1"}}});
+        let mut object = serde_json::json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"a": "1"}}});
         if kind == "Deployment" {
             let labels = serde_json::json!({"app": "a"});
             object["spec"] = serde_json::json!({"selector": {"matchLabels": labels},

@@ -11,7 +11,8 @@ use convoy_controller_manager::{Options, RunError, run};
 use convoy_observer::ObserverOptions;
 use convoy_render::RenderStore;
 use convoy_runtime::{
-    CacheScope, Clock, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError, host_client,
+    CacheScope, Clock, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, TaskError,
+    host_client,
 };
 use convoy_testkit::ControlPlane;
 use jiff::Timestamp;
