@@ -187,6 +187,8 @@ impl RequestError {
             409 if cause_of("FieldManagerConflict") => Class::FieldConflict,
             409 => Class::Precondition,
             400 if text.contains("denied the request") => Class::Denied,
+            // Another object of the name is there.
+            422 if causes.iter().any(|cause| cause["field"] == "metadata.uid") => Class::UidMismatch,
             422 => Class::Invalid { immutable: is_about_immutability(&text) },
             400 | 405 | 406 | 413 | 415 => Class::Invalid { immutable: false },
             429 => Class::Throttled { retry_after: retry_after(headers, &status) },
@@ -356,6 +358,24 @@ mod tests {
                     &json!([{"reason": "FieldManagerConflict", "field": ".spec.replicas"}]),
                 ),
                 Class::FieldConflict,
+            ),
+            (
+                409,
+                status(
+                    "Conflict",
+                    "Operation cannot be fulfilled on configmaps \"a\": uid mismatch: the provided object specified uid another, and no existing object was found",
+                    &none,
+                ),
+                Class::UidMismatch,
+            ),
+            (
+                422,
+                status(
+                    "Invalid",
+                    "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"another\": field is immutable",
+                    &json!([{"reason": "FieldValueInvalid", "field": "metadata.uid"}]),
+                ),
+                Class::UidMismatch,
             ),
             (401, status("Unauthorized", "Unauthorized", &none), Class::Unauthorized),
             (503, json!("upstream connect error"), Class::Transient),
