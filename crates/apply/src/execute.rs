@@ -60,9 +60,11 @@ impl Report {
         !self.failures.is_empty() && self.failures.iter().all(|failure| failure.error.class.is_terminal())
     }
 
-    /// Whether objects that were to be changed were not there: the next plan creates them.
+    /// Whether objects that were to be changed were not there, and the target can be asked to create them: the next
+    /// plan does.
     pub fn has_gone(&self) -> bool {
         self.failures.iter().any(|failure| failure.error.class == Class::UidMismatch)
+            && !self.failures.iter().any(|failure| failure.error.class.concerns_the_whole_target())
     }
 
     fn fail(&mut self, apply: &Apply, error: RequestError) {

@@ -19,6 +19,9 @@ use super::inventory::InventoryId;
 use super::{Look, Releases};
 use crate::host::HostError;
 
+/// A target that does not answer the last of the looks is not asked more often than this.
+const SHORTEST_WAIT: Duration = Duration::from_secs(30);
+
 /// By Release and Cluster.
 type Key = (StoreKey, String);
 
@@ -204,7 +207,8 @@ impl Releases {
             self.settle(&**look.ownership, &mut inventory, &after, &bundle).await?;
         }
         self.late_forget(&id, &after);
-        Ok(until_next(&after).map(|wait| wait.max(SHORTEST_WAIT)))
+        let shortest = if report.is_success() { Duration::ZERO } else { SHORTEST_WAIT };
+        Ok(until_next(&after).map(|wait| wait.max(shortest)))
     }
 
     /// It was looked for what they created.
@@ -223,6 +227,3 @@ impl Releases {
         )
     }
 }
-
-/// A target that fails to answer such a look is not asked more often than this.
-const SHORTEST_WAIT: Duration = Duration::from_secs(5);
