@@ -245,14 +245,6 @@ impl Registry {
             Change::Replace(object) => Value::clone(object),
             Change::Patch(Patch::Apply { body, force }) => {
                 let applied = applied(target, body, warnings)?;
-                if !applied.uid().is_empty() && applied.uid() != old.uid() {
-                    let why = format!(
-                        "uid mismatch: the provided object specified uid {}, and the existing object has uid {}",
-                        applied.uid(),
-                        old.uid()
-                    );
-                    return Err(Status::conflict(&target.resource.group_resource(), target.name, why));
-                }
                 let merged = target
                     .field_manager()
                     .apply(Some(old), &applied, manager, *force, context.now)
