@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{OCIRegistry, OCIRegistryStatus, reason};
+use convoy_api::{OCIRegistry, OCIRegistryStatus};
 use convoy_apply::Ownership;
 use convoy_runtime::{Clock, Next, Store, StoreKey};
-use convoy_source::{Class, Fetcher, OciRepository};
+use convoy_source::{Fetcher, OciRepository};
 
 use crate::duties::Duties;
 use crate::host::{Host, HostError, in_words};
@@ -59,11 +59,7 @@ impl OciRegistries {
                 }
             }
         };
-        let next = match &outcome {
-            Outcome::Failed { is_transient: true, .. } => Next::Retry,
-            Outcome::Failed { .. } | Outcome::Fetched { .. } => Next::After(interval(registry)),
-            Outcome::Suspended => Next::Done,
-        };
+        let next = outcome.next(interval(registry));
         let (now, old) = (self.clock.now(), registry.status.clone().unwrap_or_default());
         let generation = registry.metadata.generation.unwrap_or_default();
         let mut new = OCIRegistryStatus {
@@ -93,23 +89,9 @@ impl OciRegistries {
     }
 
     async fn ask(&self, key: &StoreKey, registry: &OCIRegistry) -> Result<Outcome<()>, HostError> {
-        let secret = match &registry.spec.secret_ref {
-            None => None,
-            Some(reference) => {
-                let at = StoreKey::new(key.namespace.as_str(), reference.name.as_str());
-                match self.host.secret(&at).await? {
-                    Some(data) => Some(data),
-                    None => {
-                        return Ok(Outcome::Failed {
-                            reason: reason::DEPENDENCY_NOT_FOUND,
-                            message: format!(
-                                "there is no Secret {at}, which spec.secretRef names; create it"
-                            ),
-                            is_transient: true,
-                        });
-                    }
-                }
-            }
+        let secret = match source_status::secret(&self.host, key, registry.spec.secret_ref.as_ref()).await? {
+            Ok(secret) => secret,
+            Err(outcome) => return Ok(outcome),
         };
         let answered = match OciRepository::from_spec(&registry.spec, None, secret.as_ref()) {
             Ok(repository) => self.fetcher.oci_ping(&repository).await,
@@ -117,11 +99,7 @@ impl OciRegistries {
         };
         Ok(match answered {
             Ok(message) => Outcome::Fetched { found: (), message: message.to_owned() },
-            Err(error) => Outcome::Failed {
-                reason: error.reason(),
-                message: in_words(&error),
-                is_transient: error.class() == Class::Transient,
-            },
+            Err(error) => Outcome::of_failure(&error),
         })
     }
 }

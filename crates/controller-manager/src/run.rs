@@ -1,6 +1,7 @@
 //! Stores, queues and tasks.
 
 use std::convert::Infallible;
+use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,9 +11,9 @@ use convoy_api::{
 };
 use convoy_render::RenderStore;
 use convoy_runtime::{
-    Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, ProcessIdentity, Readiness,
-    ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError, WorkQueue,
-    store_key, watch_into,
+    Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
+    Readiness, ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
+    WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
@@ -195,42 +196,25 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         releases: Arc::clone(&releases),
     };
 
-    let (queue, until) = (Arc::clone(&queues.repositories), shutdown.clone());
-    tasks.spawn(
-        "GitRepositories",
-        unfailing(queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&repositories).reconcile(key))),
-    );
-    let (queue, until) = (Arc::clone(&queues.helm_registries), shutdown.clone());
-    tasks.spawn(
-        "HelmRegistries",
-        unfailing(
-            queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&helm_registries).reconcile(key)),
-        ),
-    );
-    let (queue, until) = (Arc::clone(&queues.oci_registries), shutdown.clone());
-    tasks.spawn(
-        "OCIRegistries",
-        unfailing(
-            queue.run(CONCURRENT_FETCHES, until, move |key| Arc::clone(&oci_registries).reconcile(key)),
-        ),
-    );
-    let (queue, until) = (Arc::clone(&queues.wanted), shutdown.clone());
-    tasks.spawn(
-        "artifacts",
-        unfailing(
-            queue.run(CONCURRENT_ARTIFACTS, until, move |wanted| Arc::clone(&artifacts).reconcile(wanted)),
-        ),
-    );
-    let (queue, until) = (Arc::clone(&queues.clusters), shutdown.clone());
-    tasks.spawn(
-        "Clusters",
-        unfailing(queue.run(CONCURRENT_CLUSTERS, until, move |key| Arc::clone(&clusters).reconcile(key))),
-    );
-    let (queue, until) = (Arc::clone(&queues.releases), shutdown.clone());
-    tasks.spawn(
-        "Releases",
-        unfailing(queue.run(CONCURRENT_RELEASES, until, move |key| Arc::clone(&releases).reconcile(key))),
-    );
+    let until = &shutdown;
+    work(&mut tasks, "GitRepositories", &queues.repositories, CONCURRENT_FETCHES, until, move |key| {
+        Arc::clone(&repositories).reconcile(key)
+    });
+    work(&mut tasks, "HelmRegistries", &queues.helm_registries, CONCURRENT_FETCHES, until, move |key| {
+        Arc::clone(&helm_registries).reconcile(key)
+    });
+    work(&mut tasks, "OCIRegistries", &queues.oci_registries, CONCURRENT_FETCHES, until, move |key| {
+        Arc::clone(&oci_registries).reconcile(key)
+    });
+    work(&mut tasks, "artifacts", &queues.wanted, CONCURRENT_ARTIFACTS, until, move |wanted| {
+        Arc::clone(&artifacts).reconcile(wanted)
+    });
+    work(&mut tasks, "Clusters", &queues.clusters, CONCURRENT_CLUSTERS, until, move |key| {
+        Arc::clone(&clusters).reconcile(key)
+    });
+    work(&mut tasks, "Releases", &queues.releases, CONCURRENT_RELEASES, until, move |key| {
+        Arc::clone(&releases).reconcile(key)
+    });
     if let Some(observers) = options.observers.clone() {
         let (shards, queue) = (options.shards.clone(), Arc::clone(&queues.releases));
         let clock = Arc::clone(&options.clock);
@@ -257,6 +241,23 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     );
     tasks.join().await?;
     Ok(())
+}
+
+/// Works on what a queue gives out, `at_a_time` pieces at once, until shutdown.
+fn work<K, F, W>(
+    tasks: &mut Supervisor,
+    name: &'static str,
+    queue: &Arc<WorkQueue<K>>,
+    at_a_time: usize,
+    until: &Shutdown,
+    reconcile: F,
+) where
+    K: Clone + Eq + Hash + Send + 'static,
+    F: Fn(K) -> W + Send + Sync + 'static,
+    W: Future<Output = Next> + Send + 'static,
+{
+    let (queue, until) = (Arc::clone(queue), until.clone());
+    tasks.spawn(name, unfailing(queue.run(at_a_time, until, reconcile)));
 }
 
 async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {

@@ -1,15 +1,20 @@
 //! What the statuses of all sources have in common.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use convoy_api::{
-    Condition, ConditionStatus, Kind, annotation, condition_type, find_condition, reason, set_condition,
+    Condition, ConditionStatus, Kind, LocalReference, annotation, condition_type, find_condition, reason,
+    set_condition,
 };
 use convoy_apply::Ownership;
-use convoy_runtime::EventKind;
+use convoy_runtime::{EventKind, Next, StoreKey};
+use convoy_source::{Class, FetchError};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::host::Host;
+use crate::host::{Host, HostError, in_words};
 
 /// What a look at a source came to.
 pub(crate) enum Outcome<T> {
@@ -25,6 +30,42 @@ pub(crate) enum Outcome<T> {
         is_transient: bool,
     },
     Suspended,
+}
+
+impl<T> Outcome<T> {
+    /// That of a request that failed.
+    pub(crate) fn of_failure(error: &FetchError) -> Self {
+        Outcome::Failed {
+            reason: error.reason(),
+            message: in_words(error),
+            is_transient: error.class() == Class::Transient,
+        }
+    }
+
+    /// When to look again.
+    pub(crate) fn next(&self, interval: Duration) -> Next {
+        match self {
+            Outcome::Failed { is_transient: true, .. } => Next::Retry,
+            Outcome::Failed { .. } | Outcome::Fetched { .. } => Next::After(interval),
+            Outcome::Suspended => Next::Done,
+        }
+    }
+}
+
+/// What the Secret of a source holds; none when it names none. An outcome, when there is no such Secret.
+pub(crate) async fn secret<T>(
+    host: &Host,
+    source: &StoreKey,
+    reference: Option<&LocalReference>,
+) -> Result<Result<Option<BTreeMap<String, Vec<u8>>>, Outcome<T>>, HostError> {
+    let Some(reference) = reference else { return Ok(Ok(None)) };
+    let at = StoreKey::new(source.namespace.as_str(), reference.name.as_str());
+    let data = host.secret(&at).await?;
+    Ok(data.map(Some).ok_or_else(|| Outcome::Failed {
+        reason: reason::DEPENDENCY_NOT_FOUND,
+        message: format!("there is no Secret {at}, which spec.secretRef names; create it"),
+        is_transient: true,
+    }))
 }
 
 /// Says in the conditions what a look came to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use convoy_api::{HelmRegistry, reason};
 use convoy_apply::Ownership;
 use convoy_runtime::{Next, StoreKey};
-use convoy_source::{Class, FetchError, FetchedIndex, HelmRepository};
+use convoy_source::{FetchedIndex, HelmRepository};
 
 use super::status::{Index, patch};
 use super::{HelmRegistries, Seen, interval};
@@ -42,11 +42,7 @@ impl HelmRegistries {
                 }
             }
         };
-        let next = match &outcome {
-            Outcome::Failed { is_transient: true, .. } => Next::Retry,
-            Outcome::Failed { .. } | Outcome::Fetched { .. } => Next::After(interval(registry)),
-            Outcome::Suspended => Next::Done,
-        };
+        let next = outcome.next(interval(registry));
         let now = self.clock.now();
         let Some((fields, conditions)) = patch(registry, &outcome, now) else { return next };
         let uid = registry.metadata.uid.as_deref().unwrap_or_default();
@@ -73,23 +69,9 @@ impl HelmRegistries {
     }
 
     async fn read(&self, key: &StoreKey, registry: &HelmRegistry) -> Result<Outcome<Index>, HostError> {
-        let secret = match &registry.spec.secret_ref {
-            None => None,
-            Some(reference) => {
-                let at = StoreKey::new(key.namespace.as_str(), reference.name.as_str());
-                match self.host.secret(&at).await? {
-                    Some(data) => Some(data),
-                    None => {
-                        return Ok(Outcome::Failed {
-                            reason: reason::DEPENDENCY_NOT_FOUND,
-                            message: format!(
-                                "there is no Secret {at}, which spec.secretRef names; create it"
-                            ),
-                            is_transient: true,
-                        });
-                    }
-                }
-            }
+        let secret = match source_status::secret(&self.host, key, registry.spec.secret_ref.as_ref()).await? {
+            Ok(secret) => secret,
+            Err(outcome) => return Ok(outcome),
         };
         Ok(self.read_with(key, registry, secret.as_ref()).await)
     }
@@ -119,7 +101,7 @@ impl HelmRegistries {
                 let charts = i64::try_from(index.len()).unwrap_or(i64::MAX);
                 found(Index { digest, charts, artifact: artifact.status() })
             }
-            (Err(error), _) => failed(&error),
+            (Err(error), _) => Outcome::of_failure(&error),
         }
     }
 
@@ -144,12 +126,4 @@ fn found(index: Index) -> Outcome<Index> {
 
 fn store_failed(message: String) -> Outcome<Index> {
     Outcome::Failed { reason: reason::STORE_FAILED, message, is_transient: true }
-}
-
-fn failed(error: &FetchError) -> Outcome<Index> {
-    Outcome::Failed {
-        reason: error.reason(),
-        message: in_words(error),
-        is_transient: error.class() == Class::Transient,
-    }
 }
