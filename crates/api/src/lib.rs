@@ -88,6 +88,17 @@ pub mod annotation {
     pub const PRUNE_DISABLED: &str = "Disabled";
     /// On target objects: only when `true`, convoy leaves the object alone.
     pub const IGNORE: &str = "convoy.kumodo.io/ignore";
+    /// On target objects: how the object is written, when not by server-side apply.
+    pub const APPLY: &str = "convoy.kumodo.io/apply";
+    /// The value of [`APPLY`] for an object that is made when it is not there, and else left alone.
+    pub const APPLY_IF_NOT_PRESENT: &str = "IfNotPresent";
+    /// The value of [`APPLY`] for an object that is replaced as a whole: what others added to it goes.
+    pub const APPLY_REPLACE: &str = "Replace";
+    /// On target objects: `Allowed` lets the object be deleted and made anew when a field that cannot change was
+    /// changed.
+    pub const REPLACE: &str = "convoy.kumodo.io/replace";
+    /// The value of [`REPLACE`] that allows it.
+    pub const REPLACE_ALLOWED: &str = "Allowed";
 }
 
 /// The object by which an API server says how many shards it counts (`status.shards`). It is cluster-scoped, is

@@ -8,8 +8,9 @@ use std::time::Duration;
 use convoy_plan::{Apply, Fate, Live, ObjectKey, ObjectRef, Plan, Stage};
 use futures::StreamExt as _;
 use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::{Applied, Class, RequestError, Target};
+use crate::{Applied, Class, LiveMeta, RequestError, Target};
 
 /// How many objects of a wave are applied at a time.
 const CONCURRENCY: usize = 8;
@@ -17,6 +18,9 @@ const CONCURRENCY: usize = 8;
 /// not serve it yet: of several API servers each learns of it in its own time.
 const FRESH_KIND_TRIES: u32 = 20;
 const FRESH_KIND_PAUSE: Duration = Duration::from_millis(250);
+/// How often an object that changes while it is to be replaced is looked at again.
+const REPLACE_TRIES: u32 = 4;
+const FIRST_RECREATE_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a plan is applied.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,8 @@ pub struct ApplyOptions {
     pub force: bool,
     /// How long to wait for CustomResourceDefinitions.
     pub establish_patience: Duration,
+    /// How long to wait for an object to go that is to be made anew.
+    pub recreate_patience: Duration,
 }
 
 /// A request of a plan that failed.
@@ -165,7 +171,7 @@ async fn apply_group(
             begun.store(true, Ordering::Relaxed);
             let key = &apply.target.key;
             let is_fresh = fresh_kinds.contains(&(key.group.clone(), key.kind.clone()));
-            (apply, apply_one(target, apply, options.force, is_fresh).await)
+            (apply, apply_one(target, apply, options, is_fresh).await)
         })
         .collect();
     let mut applies = futures::stream::iter(work).buffered(CONCURRENCY);
@@ -202,7 +208,7 @@ async fn apply_group(
 async fn apply_one(
     target: &Target,
     apply: &Apply,
-    force: bool,
+    options: &ApplyOptions,
     is_fresh: bool,
 ) -> Result<Applied, RequestError> {
     if apply.create_only {
@@ -211,14 +217,91 @@ async fn apply_one(
     let object = of_uid(apply);
     let mut tries_left = if is_fresh { FRESH_KIND_TRIES } else { 0 };
     loop {
-        match target.apply(&apply.target, &object, force).await {
+        if apply.replace && !apply.uid.is_empty() {
+            match replace(target, apply).await {
+                Ok(()) => {}
+                Err(error) if may_recreate(apply, &error) => return recreate(target, apply, options).await,
+                Err(error) => return Err(error),
+            }
+        }
+        match target.apply(&apply.target, &object, options.force).await {
             Err(error) if error.class == Class::KindUnknown && tries_left > 0 => {
                 tries_left -= 1;
                 tokio::time::sleep(FRESH_KIND_PAUSE).await;
             }
+            Err(error) if may_recreate(apply, &error) => return recreate(target, apply, options).await,
             outcome => return outcome,
         }
     }
+}
+
+fn may_recreate(apply: &Apply, error: &RequestError) -> bool {
+    let key = &apply.target.key;
+    // With these all that is in them, or is of them, would go.
+    let holds_others = matches!(key.kind.as_str(), "Namespace" | "CustomResourceDefinition");
+    apply.recreate && !holds_others && error.class == Class::Invalid { immutable: true }
+}
+
+/// The object that an apply is of.
+async fn meant(target: &Target, apply: &Apply) -> Result<LiveMeta, RequestError> {
+    match target.metadata(&apply.target).await? {
+        Some(live) if live.uid == apply.uid || apply.uid.is_empty() => Ok(live),
+        _ => Err(RequestError::new(Class::UidMismatch, "it was deleted, or made anew, meanwhile".to_owned())),
+    }
+}
+
+/// Replaces what others added. The server-side apply that follows makes the fields convoy's own.
+async fn replace(target: &Target, apply: &Apply) -> Result<(), RequestError> {
+    let mut tries_left = REPLACE_TRIES;
+    loop {
+        let live = meant(target, apply).await?;
+        let mut object = apply.object.clone();
+        object["metadata"]["uid"] = live.uid.into();
+        object["metadata"]["resourceVersion"] = live.resource_version.into();
+        match target.replace(&apply.target, &object).await {
+            // It changed since: look again.
+            Err(error) if error.class == Class::Precondition && tries_left > 0 => tries_left -= 1,
+            Err(error) if error.class == Class::NotFound => {
+                return Err(RequestError { class: Class::UidMismatch, ..error });
+            }
+            outcome => return outcome.map(|_| ()),
+        }
+    }
+}
+
+/// Deletes the object and makes it anew once it is gone. A crash in between loses nothing: the next plan finds it
+/// gone, and creates it.
+async fn recreate(target: &Target, apply: &Apply, options: &ApplyOptions) -> Result<Applied, RequestError> {
+    let mut live = meant(target, apply).await?;
+    let deadline = Instant::now() + options.recreate_patience;
+    let mut pause = FIRST_RECREATE_PAUSE;
+    let mut is_deleted = live.terminating;
+    loop {
+        if !is_deleted {
+            match target.delete(&apply.target, &live).await {
+                Ok(()) => is_deleted = true,
+                Err(error) if error.class == Class::NotFound => break,
+                // It changed since it was looked at.
+                Err(error) if error.class == Class::Precondition && Instant::now() < deadline => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match target.metadata(&apply.target).await? {
+            Some(found) if found.uid == live.uid => live = found,
+            _ => break,
+        }
+        if Instant::now() + pause > deadline {
+            let message = format!(
+                "a field that cannot change was changed; the object is being deleted to be made anew, and is still \
+                 there after {} s: see its finalizers",
+                options.recreate_patience.as_secs()
+            );
+            return Err(RequestError::new(Class::Denied, message));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+    target.apply(&apply.target, &apply.object, options.force).await
 }
 
 /// The object with the uid that it is to have, so that an apply that arrives late, when the object is gone, creates

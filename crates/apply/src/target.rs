@@ -127,6 +127,20 @@ impl Target {
         self.written(request, at).await
     }
 
+    /// Replaces an object, as field manager `convoy`.
+    ///
+    /// # Errors
+    /// [`Class::Precondition`] when it is not of the resourceVersion that it names; else see [`Class`].
+    pub async fn replace(&self, at: &ObjectRef, object: &Value) -> Result<Applied, RequestError> {
+        let request = Request::builder()
+            .method(Method::PUT)
+            .uri(format!("{}?fieldManager={}", at.path(), field_manager::TARGET))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, METADATA_ONLY)
+            .body(Body::from(object.to_string().into_bytes()));
+        self.written(request, at).await
+    }
+
     async fn written(
         &self,
         request: http::Result<Request<Body>>,

@@ -96,11 +96,16 @@ fn plan_after(inventory: &[Entry], create_namespace: bool, maps: &[(&str, &str)]
         kinds: &kinds(),
         policy: &Policy { target_namespace: Some("web".into()), create_namespace, ..Policy::default() },
         live: &BTreeMap::new(),
+        is_begun: false,
     })
     .unwrap()
 }
 
-const OPTIONS: ApplyOptions = ApplyOptions { force: true, establish_patience: Duration::ZERO };
+const OPTIONS: ApplyOptions = ApplyOptions {
+    force: true,
+    establish_patience: Duration::ZERO,
+    recreate_patience: Duration::from_secs(5),
+};
 
 async fn carry_out(script: &Script, plan: &Plan) -> Report {
     apply_waves(&script.target(Arc::new(AlwaysOwn)), plan, &OPTIONS).await

@@ -37,8 +37,24 @@ pub struct Desired {
     pub source: String,
     /// Whether the manifest asks convoy to leave the object alone.
     pub ignored: bool,
+    /// How the manifest asks it to be written.
+    pub how: How,
+    /// Whether it may be deleted and made anew when a field that cannot change was changed.
+    pub recreate: bool,
     /// Whether no document holds it: the Namespace of `createNamespace`, which may be shared.
     pub implied: bool,
+}
+
+/// How an object is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum How {
+    /// By server-side apply.
+    #[default]
+    Apply,
+    /// As a whole: what others added to it goes.
+    Replace,
+    /// Only when it is not there.
+    IfNotPresent,
 }
 
 /// Makes desired objects of rendered documents: lists are flattened, namespaces defaulted to the
@@ -176,11 +192,46 @@ fn one(
     let target = ObjectRef { key, version: version.to_owned(), plural: fact.plural.clone() };
     let ignored =
         object.pointer("/metadata/annotations").and_then(|a| a.get(annotation::IGNORE)).is_some_and(is_true);
+    let how = match chosen(source, object, &target.key, annotation::APPLY, &HOWS)? {
+        Some(annotation::APPLY_IF_NOT_PRESENT) => How::IfNotPresent,
+        Some(annotation::APPLY_REPLACE) => How::Replace,
+        _ => How::Apply,
+    };
+    let recreate = chosen(source, object, &target.key, annotation::REPLACE, &[annotation::REPLACE_ALLOWED])?;
+    chosen(source, object, &target.key, annotation::PRUNE, &[annotation::PRUNE_DISABLED])?;
+    let recreate = recreate.is_some();
     let object = clean(object, &target.key, release).ok_or_else(|| {
         not_an_object(format!("the {kind} {name:?} has metadata, labels or annotations that are no mapping"))
     })?;
     let digest = digest_of(&object);
-    Ok(Desired { target, object, digest, source: source.to_owned(), ignored, implied: false })
+    let source = source.to_owned();
+    Ok(Desired { target, object, digest, source, ignored, how, recreate, implied: false })
+}
+
+/// The values of the annotation that says how an object is written.
+const HOWS: [&str; 2] = [annotation::APPLY_IF_NOT_PRESENT, annotation::APPLY_REPLACE];
+
+/// The value of an annotation, if the object has it; it has to be one of `allowed`.
+fn chosen<'a>(
+    source: &str,
+    object: &Value,
+    key: &ObjectKey,
+    annotation: &'static str,
+    allowed: &'a [&'static str],
+) -> Result<Option<&'a str>, Problem> {
+    let Some(value) = object.pointer("/metadata/annotations").and_then(|all| all.get(annotation)) else {
+        return Ok(None);
+    };
+    match allowed.iter().find(|allowed| value == **allowed) {
+        Some(value) => Ok(Some(value)),
+        None => Err(Problem::BadAnnotation {
+            source_name: source.to_owned(),
+            key: Box::new(key.clone()),
+            annotation,
+            value: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            allowed: allowed.join(" or "),
+        }),
+    }
 }
 
 fn is_true(value: &Value) -> bool {
@@ -314,6 +365,8 @@ fn implied_namespace(desired: &[Desired], release: &ReleaseId, policy: &Policy) 
         object,
         source: CREATE_NAMESPACE_SOURCE.to_owned(),
         ignored: false,
+        how: How::Apply,
+        recreate: false,
         implied: true,
     })
 }

@@ -123,8 +123,7 @@ impl Plan {
             entry.digest.clear();
             entry.stage = stage;
             entry.gone = false;
-            // With a uid the target creates nothing.
-            entry.unanswered |= apply.uid.is_empty();
+            entry.unanswered |= apply.may_create();
         }
         for prune in &self.prunes {
             if let Some(entry) = entries.get_mut(&prune.target.key) {

@@ -23,7 +23,7 @@ mod planner;
 mod problem;
 mod report;
 
-pub use desired::{Desired, Rendered, normalize};
+pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;
 pub use inventory::{Entry, Fate};
 pub use key::{ObjectKey, ObjectRef};

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::digest::in_text;
 use crate::order::rank;
 use crate::{
-    Desired, Entry, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage, is_guarded,
+    Desired, Entry, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage, is_guarded,
     is_protected_namespace, normalize, stage_of,
 };
 
@@ -94,6 +94,8 @@ pub struct Input<'a> {
     /// What a look at the objects of [`keys_to_look_at`] found; objects that are missing here count
     /// as absent.
     pub live: &'a BTreeMap<ObjectKey, Live>,
+    /// Whether the delivery of this very bundle was begun before.
+    pub is_begun: bool,
 }
 
 /// What will be done to a target, and why.
@@ -137,6 +139,10 @@ pub struct Apply {
     pub uid: String,
     /// Whether it is only wanted to exist: when another makes it at the same time, it is theirs.
     pub create_only: bool,
+    /// Whether what others added to it is to go.
+    pub replace: bool,
+    /// Whether it may be deleted and made anew when a field that cannot change was changed.
+    pub recreate: bool,
 }
 
 /// Why an object is applied.
@@ -200,6 +206,8 @@ pub enum KeepReason {
     Ignored,
     /// The namespace of `createNamespace` exists already.
     NamespaceExists,
+    /// It is only wanted to be there, and it is.
+    Exists,
     /// It left the bundle, but the Release does not prune.
     PruneOff,
     /// It left the bundle, but a cluster cannot be without it.
@@ -221,14 +229,17 @@ struct Draft {
 pub fn keys_to_look_at(input: &Input<'_>) -> Result<Vec<ObjectRef>, Problems> {
     let draft = draft(input)?;
     let entries = by_key(input.inventory);
-    let is_new = |object: &Desired| !object.ignored && is_unclaimed(entries.get(&object.target.key).copied());
-    let others_change = draft.desired.iter().any(|object| {
-        !object.implied && !object.ignored && unchanged_reason(input, &entries, object).is_none()
-    });
+    let others_change = others_change(input, &entries, &draft.desired);
+    let is_new = |object: &Desired| {
+        let is_unknown = is_unclaimed(entries.get(&object.target.key).copied());
+        !object.ignored
+            && kept_unseen(input, &entries, object, others_change).is_none()
+            && (is_unknown || object.how == How::IfNotPresent)
+    };
     Ok(draft
         .desired
         .iter()
-        .filter(|object| is_new(object) && (!object.implied || others_change))
+        .filter(|object| is_new(object))
         // What the target does not serve yet cannot be there.
         .filter(|object| {
             let (target, key) = (&object.target, &object.target.key);
@@ -248,34 +259,37 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
     let mut problems = Vec::new();
     let mut keeps = Vec::new();
     let mut applies: Vec<(Stage, usize, Apply)> = Vec::new();
-    let others_change = desired.iter().any(|object| {
-        !object.implied && !object.ignored && unchanged_reason(input, &entries, object).is_none()
-    });
+    let others_change = others_change(input, &entries, &desired);
     let in_bundle: BTreeSet<ObjectKey> = desired.iter().map(|object| object.target.key.clone()).collect();
     for object in desired {
         let key = &object.target.key;
-        let kept = if object.ignored {
-            Some(KeepReason::Ignored)
-        } else if object.implied && !others_change && !entries.contains_key(key) {
-            Some(KeepReason::NamespaceExists)
-        } else {
-            unchanged_reason(input, &entries, &object)
-        };
-        if let Some(reason) = kept {
+        if let Some(reason) = kept_unseen(input, &entries, &object, others_change) {
             keeps.push(Keep { key: key.clone(), reason });
             continue;
         }
         match apply_reason(input, &entries, &object) {
             Ok(Some(reason)) => {
-                let Desired { target, object, digest, source, implied, .. } = object;
-                let create_only = implied && reason == ApplyReason::Create;
+                let Desired { target, object, digest, source, implied, how, recreate, .. } = object;
+                let is_there = matches!(input.live.get(&target.key), Some(Live::Present(_)));
+                let create_only = match how {
+                    How::IfNotPresent => !is_there,
+                    How::Apply | How::Replace => implied && reason == ApplyReason::Create,
+                };
                 let stage = stage_of(&target.key.group, &target.key.kind);
                 let rank = rank(&target.key.group, &target.key.kind);
-                let uid = uid_of(entries.get(&target.key).copied(), input.live.get(&target.key));
-                let apply = Apply { target, object, digest, reason, source, uid, create_only };
+                let uid = match create_only {
+                    true => String::new(),
+                    false => uid_of(entries.get(&target.key).copied(), input.live.get(&target.key)),
+                };
+                let replace = how == How::Replace;
+                let apply =
+                    Apply { target, object, digest, reason, source, uid, create_only, replace, recreate };
                 applies.push((stage, rank, apply));
             }
-            Ok(None) => keeps.push(Keep { key: key.clone(), reason: KeepReason::NamespaceExists }),
+            Ok(None) => {
+                let reason = if object.implied { KeepReason::NamespaceExists } else { KeepReason::Exists };
+                keeps.push(Keep { key: key.clone(), reason });
+            }
             Err(problem) => problems.push(problem),
         }
     }
@@ -315,6 +329,13 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
     }
     let digest = plan_digest(&waves, &prunes);
     Ok(Plan { waves, prunes, keeps, digest })
+}
+
+impl Apply {
+    /// Whether a request of it can create the object. With a uid the target creates nothing.
+    pub fn may_create(&self) -> bool {
+        self.uid.is_empty() || self.recreate
+    }
 }
 
 impl Plan {
@@ -398,17 +419,57 @@ fn unchanged_reason(
     object: &Desired,
 ) -> Option<KeepReason> {
     let entry = entries.get(&object.target.key)?;
-    let asked = match &input.policy.reapply {
-        Reapply::None => false,
-        Reapply::Drifted(keys) => keys.contains(&object.target.key),
-        Reapply::All => true,
-    };
+    let asked = is_asked(input, &object.target.key);
     let applied =
         !entry.uid.is_empty() && entry.digest == object.digest && entry.version == object.target.version;
     (applied && !asked).then_some(KeepReason::Unchanged)
 }
 
-/// Why an object is applied; none when it is an implied Namespace that exists.
+/// Whether objects are to be written that are not only wanted to exist.
+fn others_change(input: &Input<'_>, entries: &BTreeMap<&ObjectKey, &Entry>, desired: &[Desired]) -> bool {
+    desired.iter().any(|object| {
+        !object.implied
+            && !object.ignored
+            && object.how != How::IfNotPresent
+            && unchanged_reason(input, entries, object).is_none()
+    })
+}
+
+/// Why an object is left as it is without a look at it. What is only wanted to exist is looked for when the bundle
+/// is new, or something else is written; else it would be looked for each time.
+fn kept_unseen(
+    input: &Input<'_>,
+    entries: &BTreeMap<&ObjectKey, &Entry>,
+    object: &Desired,
+    others_change: bool,
+) -> Option<KeepReason> {
+    let key = &object.target.key;
+    let entry = entries.get(key).copied();
+    if object.ignored {
+        Some(KeepReason::Ignored)
+    } else if object.implied && !others_change && entry.is_none() {
+        Some(KeepReason::NamespaceExists)
+    } else if object.how == How::IfNotPresent {
+        let is_settled = match entry {
+            Some(entry) => !is_unclaimed(Some(entry)) && !entry.digest.is_empty(),
+            None => input.is_begun && !others_change,
+        };
+        (is_settled && !is_asked(input, key)).then_some(KeepReason::Exists)
+    } else {
+        unchanged_reason(input, entries, object)
+    }
+}
+
+/// Whether an object is to be applied although its digest is recorded as applied.
+fn is_asked(input: &Input<'_>, key: &ObjectKey) -> bool {
+    match &input.policy.reapply {
+        Reapply::None => false,
+        Reapply::Drifted(keys) => keys.contains(key),
+        Reapply::All => true,
+    }
+}
+
+/// Why an object is applied; none when it is only wanted to exist, and does.
 fn apply_reason(
     input: &Input<'_>,
     entries: &BTreeMap<&ObjectKey, &Entry>,
@@ -416,7 +477,8 @@ fn apply_reason(
 ) -> Result<Option<ApplyReason>, Problem> {
     let key = &object.target.key;
     let entry = entries.get(key).copied();
-    if let Some(entry) = entry.filter(|entry| !is_unclaimed(Some(entry))) {
+    let is_optional = object.how == How::IfNotPresent;
+    if let Some(entry) = entry.filter(|entry| !is_unclaimed(Some(entry)) && !is_optional) {
         return Ok(Some(match &input.policy.reapply {
             _ if entry.digest.is_empty() => ApplyReason::Unconfirmed,
             _ if entry.digest != object.digest => ApplyReason::Changed,
@@ -428,9 +490,17 @@ fn apply_reason(
     let unconfirmed = if entry.is_some() { ApplyReason::Unconfirmed } else { ApplyReason::Create };
     let Some(Live::Present(live)) = input.live.get(key) else { return Ok(Some(unconfirmed)) };
     match &live.release_uid {
+        // It is as convoy made it, or as somebody changed it since.
+        Some(uid)
+            if *uid == input.release.uid
+                && is_optional
+                && entry.is_some_and(|entry| entry.uid == live.uid && !entry.digest.is_empty()) =>
+        {
+            Ok(None)
+        }
         Some(uid) if *uid == input.release.uid => Ok(Some(ApplyReason::Unconfirmed)),
         // An implied Namespace is only wanted to exist; several Releases may want the same.
-        _ if object.implied => Ok(None),
+        _ if object.implied || is_optional => Ok(None),
         Some(uid) if !input.policy.adopt => Err(Problem::OwnedByOther {
             key: key.clone(),
             owner: live.owner.clone().unwrap_or_else(|| format!("the Release with the uid {uid}")),

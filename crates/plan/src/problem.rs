@@ -48,6 +48,20 @@ pub enum Problem {
         /// What to do.
         hint: String,
     },
+    /// An annotation for convoy has a value that means nothing.
+    #[error("{source_name}: {key} has the annotation {annotation}: {value:?}; it can be {allowed}")]
+    BadAnnotation {
+        /// Where it came from.
+        source_name: String,
+        /// The object.
+        key: Box<ObjectKey>,
+        /// The annotation.
+        annotation: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        allowed: String,
+    },
     /// The object belongs to another Release.
     #[error("{key} belongs to {owner}; remove it from one of the two")]
     OwnedByOther {

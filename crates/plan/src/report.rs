@@ -38,6 +38,7 @@ impl Plan {
                 KeepReason::Unchanged => counts.unchanged += 1,
                 KeepReason::Ignored
                 | KeepReason::NamespaceExists
+                | KeepReason::Exists
                 | KeepReason::PruneOff
                 | KeepReason::Protected => counts.left += 1,
                 KeepReason::MayComeLate => {}

@@ -122,6 +122,7 @@ impl World {
             kinds: &kinds(),
             policy: &policy,
             live: &no_facts,
+            is_begun: false,
         };
         let wanted = keys_to_look_at(&input).unwrap();
         let live = wanted.into_iter().map(|at| (at.key.clone(), self.target.look(&at.key))).collect();

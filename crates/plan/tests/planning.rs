@@ -40,6 +40,7 @@ struct Case {
     kinds: Kinds,
     policy: Policy,
     live: BTreeMap<ObjectKey, Live>,
+    is_begun: bool,
 }
 
 impl Case {
@@ -56,6 +57,7 @@ impl Case {
             kinds: kinds(),
             policy: Policy { target_namespace: Some("web".into()), prune: true, ..Policy::default() },
             live: BTreeMap::new(),
+            is_begun: false,
         }
     }
 
@@ -67,6 +69,7 @@ impl Case {
             kinds: &self.kinds,
             policy: &self.policy,
             live: &self.live,
+            is_begun: self.is_begun,
         }
     }
 

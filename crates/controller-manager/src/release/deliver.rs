@@ -23,6 +23,7 @@ use crate::host::HostError;
 use crate::targets::Connected;
 
 const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
+const RECREATE_PATIENCE: Duration = Duration::from_secs(20);
 /// The annotation of a Release that allows to prune more than half of a large inventory.
 const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
 /// The annotation of a Release that lets it take over objects of other Releases.
@@ -63,6 +64,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) connected: Connected,
     pub(crate) bundle: &'a Ready,
     pub(crate) reapply: Reapply,
+    /// Whether it was begun before; found out as it goes on.
+    pub(crate) is_begun: bool,
 }
 
 impl Releases {
@@ -75,6 +78,7 @@ impl Releases {
         let is_begun = cached.bundle_digest() == delivery.bundle.digest;
         if is_begun || cached.entries().is_empty() {
             let nothing = BTreeMap::new();
+            delivery.is_begun = is_begun;
             if let Ok(plan) = plan(&delivery.input(&cached.entries(), &nothing, &delivery.connected).view())
                 && plan.is_empty()
                 && (is_begun || delivery.bundle.objects.is_empty())
@@ -86,6 +90,7 @@ impl Releases {
             }
         }
         let mut inventory = self.fresh_inventory(&id).await?;
+        delivery.is_begun = inventory.bundle_digest() == delivery.bundle.digest;
         self.refuse_outdated(&inventory, delivery.look.ownership)?;
         let mut counts = None;
         let mut round = 1;
@@ -188,13 +193,14 @@ impl Releases {
                 return Ok(None);
             }
         }
-        let creates = plan.applies().any(|(_, apply)| apply.uid.is_empty());
+        let creates = plan.applies().any(|(_, apply)| apply.may_create());
         if creates {
             self.late_begin(&id, owned);
         }
         let options = ApplyOptions {
             force: delivery.look.release.spec.conflict_policy() == ConflictPolicy::Force,
             establish_patience: ESTABLISH_PATIENCE,
+            recreate_patience: RECREATE_PATIENCE,
         };
         let mut report = apply_waves(&connected.target, plan, &options).await;
         let is_answered = !report.fates.values().any(|fate| *fate == Fate::Failed);
@@ -265,6 +271,7 @@ struct OwnedInput<'a> {
     live: &'a BTreeMap<ObjectKey, Live>,
     connected: &'a Connected,
     bundle: &'a Ready,
+    is_begun: bool,
 }
 
 impl OwnedInput<'_> {
@@ -276,6 +283,7 @@ impl OwnedInput<'_> {
             kinds: &self.connected.capabilities.kinds,
             policy: &self.policy,
             live: self.live,
+            is_begun: self.is_begun,
         }
     }
 }
@@ -310,6 +318,7 @@ impl Delivery<'_> {
             live,
             connected,
             bundle: self.bundle,
+            is_begun: self.is_begun,
         }
     }
 }
@@ -381,7 +390,7 @@ impl DeliveryFailure {
 fn advice(failures: &[Failure]) -> &'static str {
     let any = |test: fn(&Class) -> bool| failures.iter().any(|failure| test(&failure.error.class));
     if any(|class| matches!(class, Class::Invalid { immutable: true })) {
-        "; a field that cannot change was changed: put it back, or delete the object on the target"
+        "; a field that cannot change was changed: put it back, or give the object the annotation convoy.kumodo.io/replace: Allowed, and it is deleted and made anew"
     } else if any(Class::is_terminal) {
         "; mend the manifest, what is on the target stays as it is"
     } else if any(|class| matches!(class, Class::NamespaceMissing)) {

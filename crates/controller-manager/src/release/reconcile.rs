@@ -276,8 +276,14 @@ impl Releases {
         self.remember(look, |memory| memory.drift = drift);
         let reapply = if drift_action == DriftAction::Correct { Reapply::All } else { Reapply::None };
         let cluster = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
-        let delivery =
-            Delivery { look, cluster: &cluster, connected: resolved.connected, bundle: &bundle, reapply };
+        let delivery = Delivery {
+            look,
+            cluster: &cluster,
+            connected: resolved.connected,
+            bundle: &bundle,
+            reapply,
+            is_begun: false,
+        };
         let delivered = self.deliver(delivery).await?;
         let facts = |objects: usize, inventories: Vec<String>, is_fresh: bool| BundleFacts {
             revision: revision.clone(),
