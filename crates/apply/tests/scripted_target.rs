@@ -255,6 +255,99 @@ async fn only_what_may_have_been_written_without_an_answer_can_come_late() {
     }
 }
 
+/// The plan that changes an object that has an annotation.
+fn change_of(at: ObjectKey, annotation: &str, value: &str) -> Plan {
+    let mut metadata = json!({"name": at.name, "annotations": { annotation: value }});
+    if !at.namespace.is_empty() {
+        metadata["namespace"] = at.namespace.clone().into();
+    }
+    let object = json!({"apiVersion": "v1", "kind": at.kind, "metadata": metadata});
+    plan(&Input {
+        release: &ReleaseId { uid: "r".into(), namespace: "team".into(), name: "web".into() },
+        rendered: &[Rendered { source: "a.yaml".into(), object }],
+        inventory: &[entry_of(at, true)],
+        kinds: &kinds(),
+        policy: &Policy::default(),
+        live: &BTreeMap::new(),
+        is_begun: false,
+    })
+    .unwrap()
+}
+
+const REPLACE: (&str, &str) = ("convoy.kumodo.io/replace", "Allowed");
+const IMMUTABLE: &str =
+    "ConfigMap \"a\" is invalid: data: Forbidden: field is immutable when `immutable` is set";
+
+#[tokio::test]
+async fn an_object_that_cannot_be_changed_is_made_anew_when_that_is_allowed() {
+    let at = format!("{MAPS}/a");
+    let gone = status("configmaps \"a\" not found");
+    let script = Script::default()
+        .on(&format!("PATCH {at}"), 422, status(IMMUTABLE))
+        .on(&format!("PATCH {at}"), 201, taken())
+        .on(&format!("GET {at}"), 200, live(|_| {}))
+        // Its finalizers take a while.
+        .on(
+            &format!("GET {at}"),
+            200,
+            live(|metadata| metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
+        )
+        .on(&format!("GET {at}"), 404, gone)
+        .on(&format!("DELETE {at}"), 200, json!({}));
+    let plan = change_of(key("ConfigMap", "web", "a"), REPLACE.0, REPLACE.1);
+    let report = carry_out(&script, &plan).await;
+    assert!(report.is_success(), "{report:?}");
+    let [patch, get, delete, again, last, anew] = script.asked.lock().clone().try_into().unwrap();
+    assert_eq!(patch.1["metadata"]["uid"], "u");
+    assert_eq!([&get.0, &again.0, &last.0].map(|name| name.starts_with("GET")), [true; 3]);
+    assert_eq!(delete.1["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    assert_eq!((anew.0.as_str(), &anew.1["metadata"]["uid"]), (format!("PATCH {at}").as_str(), &Value::Null));
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_to_be_made_anew_without_a_word_or_with_what_is_in_it() {
+    let plan = change_of(key("ConfigMap", "web", "a"), "x", "y");
+    let script = Script::default().on(&format!("PATCH {MAPS}/a"), 422, status(IMMUTABLE));
+    assert!(carry_out(&script, &plan).await.is_terminal());
+    assert_eq!(script.asked().len(), 1);
+
+    let plan = change_of(key("Namespace", "", "web"), REPLACE.0, REPLACE.1);
+    let script = Script::default().on("PATCH /api/v1/namespaces/web", 422, status(IMMUTABLE));
+    assert!(carry_out(&script, &plan).await.is_terminal());
+    assert_eq!(script.asked().len(), 1);
+
+    // Another one than was applied.
+    let plan = change_of(key("ConfigMap", "web", "a"), REPLACE.0, REPLACE.1);
+    let script = Script::default().on(&format!("PATCH {MAPS}/a"), 422, status(IMMUTABLE)).on(
+        &format!("GET {MAPS}/a"),
+        200,
+        live(|metadata| metadata["uid"] = json!("another")),
+    );
+    assert!(carry_out(&script, &plan).await.has_gone());
+    assert_eq!(script.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_is_replaced_as_it_was_seen_and_then_owned() {
+    let at = format!("{MAPS}/a");
+    let script = Script::default()
+        .on(&format!("GET {at}"), 200, live(|_| {}))
+        .on(&format!("GET {at}"), 200, live(|metadata| metadata["resourceVersion"] = json!("8")))
+        .on(&format!("PUT {at}"), 409, status("the object has been modified"))
+        .on(&format!("PUT {at}"), 200, taken())
+        .on(&format!("PATCH {at}"), 200, taken());
+    let plan = change_of(key("ConfigMap", "web", "a"), "convoy.kumodo.io/apply", "Replace");
+    let report = carry_out(&script, &plan).await;
+    assert!(report.is_success(), "{report:?}");
+    let asked = script.asked.lock();
+    let puts = asked.iter().filter(|(name, _)| name.starts_with("PUT"));
+    let seen: Vec<(Value, Value)> = puts
+        .map(|(_, body)| (body["metadata"]["uid"].clone(), body["metadata"]["resourceVersion"].clone()))
+        .collect();
+    assert_eq!(seen, [(json!("u"), json!("7")), (json!("u"), json!("8"))]);
+    assert!(asked.last().is_some_and(|(name, _)| name.starts_with("PATCH")));
+}
+
 /// The prune of one object that was applied under the uid `u`.
 fn prune_of(kind: &str, namespace: &str, name: &str, created: bool) -> Vec<Prune> {
     let group = if kind == "Widget" { "example.com" } else { "" };

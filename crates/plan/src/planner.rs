@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use crate::digest::in_text;
 use crate::order::rank;
 use crate::{
-    Desired, Entry, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage, is_guarded,
-    is_protected_namespace, normalize, stage_of,
+    Desired, Entry, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage,
+    is_guarded, is_protected_namespace, normalize, stage_of,
 };
 
 /// Below this count of objects a prune is never called large.

@@ -475,3 +475,86 @@ fn paths_escape_nothing_that_a_name_may_hold_and_everything_else() {
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%3Fc%23d"
     );
 }
+
+fn annotated(name: &str, value: &str, annotation: &str, said: &str) -> Value {
+    let mut object = config_map(name, value);
+    object["metadata"]["annotations"] = json!({ annotation: said });
+    object
+}
+
+#[test]
+fn a_word_to_convoy_that_means_nothing_stops_the_plan_and_is_named() {
+    let table = [
+        ("convoy.kumodo.io/apply", "ifNotPresent", "IfNotPresent or Replace"),
+        ("convoy.kumodo.io/replace", "true", "Allowed"),
+        ("convoy.kumodo.io/prune", "disabled", "Disabled"),
+    ];
+    let objects = table.iter().map(|(name, value, _)| annotated("a", "1", name, value)).collect();
+    let case = Case::new(objects);
+    let want: Vec<String> = table
+        .iter()
+        .enumerate()
+        .map(|(index, (name, value, allowed))| {
+            format!(
+                "file-{index}.yaml: ConfigMap web/a has the annotation {name}: {value:?}; it can be {allowed}"
+            )
+        })
+        .collect();
+    assert_eq!(problems(&case), want);
+}
+
+#[test]
+fn what_is_only_wanted_to_be_there_is_made_once_and_then_left_alone() {
+    let optional = |value: &str| annotated("a", value, "convoy.kumodo.io/apply", "IfNotPresent");
+    let mut case = Case::new(vec![optional("1")]);
+    assert_eq!(keys_to_look_at(&case.input()).unwrap().len(), 1);
+    let plan = case.deliver();
+    let apply = plan.applies().next().unwrap().1;
+    assert!(apply.create_only && apply.uid.is_empty(), "{apply:?}");
+
+    case.rendered[0].object = optional("2");
+    assert_eq!(keys_to_look_at(&case.input()).unwrap(), []);
+    let plan = case.plan().unwrap();
+    assert!(plan.is_empty());
+    assert_eq!(plan.keeps[0].reason, KeepReason::Exists);
+
+    // Somebody deleted it, or changed it.
+    case.policy.reapply = Reapply::All;
+    assert_eq!(keys_to_look_at(&case.input()).unwrap().len(), 1);
+    assert_eq!(names(&case.plan().unwrap()).len(), 1);
+    let there = LiveObject {
+        uid: case.inventory[0].uid.clone(),
+        release_uid: Some("uid-1".into()),
+        ..LiveObject::default()
+    };
+    case.live.insert(case.inventory[0].key.clone(), Live::Present(there));
+    assert!(case.plan().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_only_wanted_to_be_there_and_is_another_s_is_neither_taken_nor_looked_for_again() {
+    let mut case = Case::new(vec![annotated("a", "1", "convoy.kumodo.io/apply", "IfNotPresent")]);
+    let theirs = LiveObject { uid: "u".into(), release_uid: Some("another".into()), ..LiveObject::default() };
+    case.live.insert(key("ConfigMap", "web", "a"), Live::Present(theirs));
+    let plan = case.deliver();
+    assert!(plan.is_empty() && case.inventory.is_empty());
+    case.is_begun = true;
+    case.live.clear();
+    assert_eq!(keys_to_look_at(&case.input()).unwrap(), []);
+    assert!(case.plan().unwrap().is_empty());
+}
+
+#[test]
+fn an_object_that_may_be_made_anew_can_come_late() {
+    let may = |value: &str| annotated("a", value, "convoy.kumodo.io/replace", "Allowed");
+    let mut case = Case::new(vec![may("1"), annotated("b", "1", "convoy.kumodo.io/apply", "Replace")]);
+    case.deliver();
+    case.rendered[0].object = may("2");
+    case.rendered[1].object = annotated("b", "2", "convoy.kumodo.io/apply", "Replace");
+    let plan = case.plan().unwrap();
+    let applies: Vec<(bool, bool, bool)> =
+        plan.applies().map(|(_, apply)| (apply.recreate, apply.replace, apply.may_create())).collect();
+    assert_eq!(applies, [(true, false, true), (false, true, false)]);
+    let ahead = plan.write_ahead(&case.inventory, LateWrites::Over);
+    assert_eq!(ahead.iter().map(|entry| entry.unanswered).collect::<Vec<_>>(), [true, false]);
+}
