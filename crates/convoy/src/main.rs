@@ -25,6 +25,11 @@ use jiff::Timestamp;
 
 use crate::arguments::{Arguments, Command};
 
+/// Threads for work that blocks: files of the render store, renderings, fetches of Git. More would not be
+/// quicker, and each holds on to memory. It is more than the renderings and fetches that run at a time, which
+/// wait for files themselves.
+const BLOCKING_THREADS: usize = 64;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
@@ -53,6 +58,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     convoy_runtime::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .context("starting the thread pool")?;
     if let Command::Shards(shards) = &arguments.command {

@@ -2,7 +2,8 @@
 //!
 //! Tests start the program that `cargo build` made, wait for the line that says it is ready, and talk to
 //! it through kubectl. Every wait has a deadline, and nothing outlives its test. [`fleet`] runs many replicas
-//! as processes, and [`rounds`] does them harm.
+//! as processes, and [`rounds`] does them harm. [`crash`] spoils one
+//! write of a delivery, and looks at what comes of it.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,6 +13,8 @@
     reason = "tests"
 )]
 
+pub mod clock;
+pub mod crash;
 pub mod dead;
 pub mod fleet;
 pub mod load;

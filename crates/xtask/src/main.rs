@@ -26,6 +26,8 @@ struct Arguments {
 enum Command {
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(proofs::Arguments),
+    /// Interrupt deliveries at each of their writes, in each way, and check what comes of it.
+    CrashMatrix(proofs::Arguments),
     /// Measure what targets that do not answer cost the Releases of the others.
     DeadClusters(proofs::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<bool> {
     match Arguments::parse().command {
         Command::CacheMemory(arguments) => return proofs::run("cache-memory", &arguments),
+        Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),

@@ -1,23 +1,29 @@
 //! From a source to a bundle.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_api::{Release, ReleaseRender, ValuesKind, reason};
+use bytes::Bytes;
+use convoy_api::{Artifact, Release, ReleaseRender, ValuesKind, reason};
 use convoy_apply::{Capabilities, Ownership};
 use convoy_plan::Rendered;
-use convoy_render::{Bundle, RenderInput, TargetFacts, ValuesText, render, render_key};
+use convoy_render::{
+    Bundle, RenderInput, RenderStore, StoreError, TargetFacts, ValuesText, render, render_key,
+};
 use convoy_runtime::StoreKey;
 use parking_lot::Mutex;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::{Look, Releases};
 use crate::host::{HostError, in_words};
+use crate::recent::Recent;
 use crate::sources::Resolved;
 
-/// Bundles that are kept in memory; the render store has the rest.
-const KEPT: usize = 256;
+/// Bytes of bundles that are kept in memory; the render store has the rest.
+const BUNDLES: usize = 16 << 20;
+/// Bytes of artifacts that are kept in memory: many Releases are of one.
+const ARTIFACTS: usize = 32 << 20;
 
 /// A bundle ready to be planned.
 #[derive(Debug)]
@@ -31,27 +37,41 @@ pub(crate) struct Ready {
 /// Renderings at a time, with the artifacts that they read: more would only take memory.
 const RENDERINGS: usize = 16;
 
-/// Bundles in memory by all that they depend on.
+/// Bundles in memory by all that they depend on, and what they were rendered from.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     slots: Semaphore,
-    ready: Mutex<HashMap<String, (u32, Arc<Ready>)>>,
+    ready: Mutex<Recent<Held>>,
+    artifacts: Mutex<Recent<Artifact>>,
+    /// The render store's secret for charts' random values.
+    secret: OnceCell<Bytes>,
+}
+
+#[derive(Debug)]
+struct Held {
+    shard: u32,
+    ready: Arc<Ready>,
 }
 
 impl Default for Prepared {
     fn default() -> Self {
-        Self { slots: Semaphore::new(RENDERINGS), ready: Mutex::default() }
+        Self {
+            slots: Semaphore::new(RENDERINGS),
+            ready: Mutex::new(Recent::new(BUNDLES)),
+            artifacts: Mutex::new(Recent::new(ARTIFACTS)),
+            secret: OnceCell::new(),
+        }
     }
 }
 
 impl Prepared {
     fn get(&self, key: &str) -> Option<Arc<Ready>> {
-        self.ready.lock().get(key).map(|(_, ready)| Arc::clone(ready))
+        self.ready.lock().get(key).map(|held| Arc::clone(&held.ready))
     }
 
     /// Lets go of the bundles of shards that are not worked on any more.
     pub(crate) fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
-        self.ready.lock().retain(|_, (shard, _)| keep(*shard));
+        self.ready.lock().retain(|held| keep(held.shard));
     }
 
     fn put(&self, key: String, ready: Arc<Ready>, ownership: &dyn Ownership) {
@@ -60,11 +80,26 @@ impl Prepared {
         if ownership.check().is_err() {
             return;
         }
-        if all.len() >= KEPT {
-            // A plain way to stay bounded: what is still used is soon here again.
-            all.clear();
+        let weight = key.len() + ready.weight();
+        all.put(key, Arc::new(Held { shard: ownership.shard(), ready }), weight);
+    }
+
+    /// The artifact of a digest and a revision, from memory or from the store.
+    async fn artifact(
+        &self,
+        store: &RenderStore,
+        digest: &str,
+        revision: &str,
+    ) -> Result<Option<Arc<Artifact>>, StoreError> {
+        let key = format!("{digest} {revision}");
+        if let Some(artifact) = self.artifacts.lock().get(&key) {
+            return Ok(Some(artifact));
         }
-        all.insert(key, (ownership.shard(), ready));
+        let Some(artifact) = store.artifact(digest, revision).await?.map(Arc::new) else { return Ok(None) };
+        let names: usize = artifact.files().keys().map(String::len).sum();
+        let weight = names + usize::try_from(artifact.size()).unwrap_or(usize::MAX);
+        self.artifacts.lock().put(key, Arc::clone(&artifact), weight);
+        Ok(Some(artifact))
     }
 }
 
@@ -112,8 +147,8 @@ impl Releases {
             message: format!("the render store fails: {}", in_words(error)),
         };
         let files = self
-            .store
-            .artifact(&artifact.digest, &artifact.revision)
+            .prepared
+            .artifact(&self.store, &artifact.digest, &artifact.revision)
             .await
             .map_err(|error| store_failed(&error))?
             .ok_or_else(|| PrepareError::Missing {
@@ -130,8 +165,9 @@ impl Releases {
         let (spec, name, namespace) = (release.spec.clone(), name_of(release), namespace_of(release));
         let path = source.path.clone();
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
-        let secret = self.store.seed(rand::random()).await.map_err(|error| store_failed(&error))?;
-        let (seed, now) = (chart_seed(&secret, uid), self.clock.now());
+        let secret = self.prepared.secret.get_or_try_init(|| self.store.seed(rand::random())).await;
+        let secret = secret.map_err(|error| store_failed(&error))?;
+        let (seed, now) = (chart_seed(secret, uid), self.clock.now());
         // Rendering is work for the processor, not for the threads that answer requests.
         let (key, rendered, stored) = {
             let store = self.store.clone();
@@ -232,6 +268,25 @@ impl Ready {
             .collect();
         Self { digest, objects, notes: bundle.notes, warnings: bundle.warnings }
     }
+
+    /// About the bytes of memory that it takes.
+    fn weight(&self) -> usize {
+        let objects = self.objects.iter().map(|object| object.source.len() + weight_of(&object.object));
+        objects.sum::<usize>() + self.notes.as_ref().map_or(0, String::len)
+    }
+}
+
+/// About the bytes of memory that a JSON value takes.
+fn weight_of(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(weight_of).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight_of(value)).sum()
+        }
+    };
+    size_of::<Value>() + inside
 }
 
 pub(crate) fn name_of(release: &Release) -> String {

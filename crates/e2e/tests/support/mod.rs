@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
-use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_controller_manager::{Options, RunError, run};
+use convoy_e2e::clock::JumpingClock;
 use convoy_observer::ObserverOptions;
 use convoy_render::RenderStore;
 use convoy_runtime::{
@@ -15,7 +15,6 @@ use convoy_runtime::{
     host_client,
 };
 use convoy_testkit::ControlPlane;
-use jiff::Timestamp;
 use kube::Client;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
@@ -23,60 +22,12 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// What is not true after this time will not become true.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) const NAMESPACE: &str = "team";
-
-/// The machine's clocks, which a test can put forward.
-#[derive(Debug)]
-pub(crate) struct JumpingClock {
-    real: RealClock,
-    ahead: watch::Sender<Duration>,
-}
-
-impl Default for JumpingClock {
-    fn default() -> Self {
-        Self { real: RealClock::new(), ahead: watch::Sender::new(Duration::ZERO) }
-    }
-}
-
-impl JumpingClock {
-    /// Puts both clocks forward and wakes who waits for a time that came.
-    pub(crate) fn jump(&self, span: Duration) {
-        self.ahead.send_modify(|ahead| *ahead += span);
-    }
-}
-
-impl Clock for JumpingClock {
-    fn now(&self) -> Timestamp {
-        self.real.now() + *self.ahead.borrow()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.real.monotonic() + *self.ahead.borrow()
-    }
-
-    fn sleep_until<'a, 'b>(&'a self, deadline: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'b>>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
-        Box::pin(async move {
-            let mut ahead = self.ahead.subscribe();
-            while self.monotonic() < deadline {
-                let rest = deadline.saturating_sub(self.monotonic());
-                tokio::select! {
-                    () = tokio::time::sleep(rest) => {}
-                    _ = ahead.changed() => {}
-                }
-            }
-        })
-    }
-}
 
 /// One running world.
 pub(crate) struct World {

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod cache_memory;
+mod crash_matrix;
 mod dead_clusters;
 mod ha_rounds;
 mod schemas;
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(cache_memory::Arguments),
+    /// Interrupt deliveries at each of their writes, in each way, and check what comes of it.
+    CrashMatrix(crash_matrix::Arguments),
     /// Measure what targets that do not answer cost the Releases of the others.
     DeadClusters(dead_clusters::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
@@ -37,6 +40,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::CacheMemory(arguments) => cache_memory::run(&arguments),
+        Command::CrashMatrix(arguments) => crash_matrix::run(&arguments),
         Command::DeadClusters(arguments) => dead_clusters::run(&arguments),
         Command::HaRounds(arguments) => ha_rounds::run(&arguments),
         Command::Schemas(arguments) => schemas::run(&arguments),

@@ -1,0 +1,549 @@
+//! What is spoiled, and what has to be true of it afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use convoy_controller_manager::{Options, run};
+use convoy_observer::ObserverOptions;
+use convoy_render::RenderStore;
+use convoy_runtime::{
+    CacheScope, Clock, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, host_client,
+    host_client_from,
+};
+use convoy_testkit::ControlPlane;
+use http::{Method, StatusCode};
+use kube::Client;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::proxy::{Fault, Proxy, Script, Side, Write};
+use crate::clock::JumpingClock;
+use crate::{Convoy, PATIENCE};
+
+/// Where convoy's objects are.
+const NAMESPACE: &str = "default";
+/// Between two looks at the state.
+const LOOK: Duration = Duration::from_millis(10);
+/// Who writes nothing for so long waits for something.
+const QUIET: Duration = Duration::from_millis(300);
+/// Who has written nothing for so long after the end was reached writes no more.
+const STILL: Duration = Duration::from_millis(100);
+/// How far the clock is put forward each time that nothing happens: past each of convoy's waits in turn, up to
+/// that after an error that only another revision can mend.
+const WAITS: &[Duration] = &[
+    Duration::from_secs(5),
+    Duration::from_secs(35),
+    Duration::from_secs(130),
+    Duration::from_secs(310),
+    Duration::from_secs(660),
+    Duration::from_secs(1850),
+];
+/// Past the time for which what was not answered is remembered.
+const FORGET: Duration = Duration::from_secs(20 * 60);
+
+/// What happens to a Release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// It is created.
+    Install,
+    /// It gets another revision, with objects that are new, changed and gone.
+    Upgrade,
+    /// It is deleted.
+    Delete,
+}
+
+/// A delivery in which one write goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Objects of the Release.
+    pub size: usize,
+    /// When.
+    pub stage: Stage,
+    /// Which write of the stage.
+    pub at: usize,
+    /// What happens to it; nothing in the run that counts the writes.
+    pub fault: Option<Fault>,
+    /// Whether the Release's namespace is there before, with an object of somebody else.
+    pub is_shared: bool,
+}
+
+/// How a delivery went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The writes of the spoiled stage.
+    pub writes: Vec<Write>,
+    /// Whether the write that was to be spoiled was met.
+    pub is_met: bool,
+    /// How far the clock was put forward until the spoiled stage came to its end.
+    pub waited: Duration,
+}
+
+/// API servers behind proxies, an observer, and a controller-manager that can die.
+pub struct World {
+    script: Script,
+    host: Client,
+    target: Client,
+    host_proxy: Proxy,
+    clock: Arc<JumpingClock>,
+    manager: Option<Manager>,
+    managers: usize,
+    cells: usize,
+    observer: Shutdown,
+    _apiserver: Convoy,
+    _sandbox: Option<Convoy>,
+    _plane: Option<ControlPlane>,
+    folder: TempDir,
+}
+
+/// One life of the controller-manager.
+#[derive(Debug)]
+struct Manager {
+    runtime: Runtime,
+}
+
+fn identity(process: &'static str, number: usize) -> ProcessIdentity {
+    ProcessIdentity { process, replica_id: format!("{process}-{number}") }
+}
+
+/// The ConfigMaps of a Release of a size, with their content.
+fn content(size: usize, is_upgraded: bool) -> BTreeMap<String, &'static str> {
+    let part = (size / 10).max(1);
+    let old = (0..size).map(|number| (format!("map-{number:04}"), "one"));
+    if !is_upgraded {
+        return old.collect();
+    }
+    // The first are changed, the last are gone, and as many are new.
+    let stay = old.take(size - part).enumerate();
+    let stay = stay.map(|(number, (name, text))| (name, if number < part { "two" } else { text }));
+    stay.chain((0..part).map(|number| (format!("new-{number:04}"), "two"))).collect()
+}
+
+fn manifests(size: usize, is_upgraded: bool) -> String {
+    let one = |(name, text): (String, &str)| {
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{text: {text}}}\n")
+    };
+    content(size, is_upgraded).into_iter().map(one).collect()
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+fn of_convoy(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), NAMESPACE, &resource(convoy_api::API_VERSION, kind, plural))
+}
+
+fn config_maps(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &resource("v1", "ConfigMap", "configmaps"))
+}
+
+fn namespaces(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &resource("v1", "Namespace", "namespaces"))
+}
+
+async fn create(api: &Api<DynamicObject>, object: Value) -> anyhow::Result<DynamicObject> {
+    let parsed = serde_json::from_value(object.clone())?;
+    api.create(&PostParams::default(), &parsed).await.with_context(|| format!("creating {object}"))
+}
+
+impl World {
+    /// Starts all of it; a real kube-apiserver as target when asked for.
+    ///
+    /// # Errors
+    /// When a part does not start.
+    pub async fn start(sizes: &[usize], is_real: bool) -> anyhow::Result<Self> {
+        convoy_runtime::install_tls_provider();
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        write_repository(&at("apps"), sizes)?;
+        let text = |name: &str| at(name).display().to_string();
+        let apiserver = ["standalone", "--only", "apiserver", "--data-dir", &text("convoy"), "--port", "0"];
+        let apiserver = Convoy::start(&apiserver).map_err(anyhow::Error::msg)?;
+        let host = host_client(Some(&at("convoy/admin.kubeconfig")), &identity("test", 0)).await?;
+        let (sandbox, plane, kubeconfig) = if is_real {
+            let options = convoy_testkit::Options { controller_manager: true, ..Default::default() };
+            let plane = ControlPlane::start_with(&options)?;
+            let kubeconfig = plane.kubeconfig();
+            (None, Some(plane), kubeconfig)
+        } else {
+            let sandbox = Convoy::start(&["sandbox", "--clusters", "1", "--dir", &text("targets")]);
+            (Some(sandbox.map_err(anyhow::Error::msg)?), None, at("targets/cluster-1.kubeconfig"))
+        };
+        let target = host_client(Some(&kubeconfig), &identity("test", 0)).await?;
+        let script = Script::default();
+        let host_proxy = Proxy::start(Side::Host, host.clone(), script.clone()).await?;
+        let target_proxy = Proxy::start(Side::Target, target.clone(), script.clone()).await?;
+        let secrets = Api::namespaced_with(host.clone(), NAMESPACE, &resource("v1", "Secret", "secrets"));
+        let kubeconfig = json!({"kubeconfig": target_proxy.kubeconfig()});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there"}, "stringData": kubeconfig});
+        create(&secrets, secret).await?;
+        let cluster = json!({
+            "apiVersion": convoy_api::API_VERSION, "kind": "Cluster", "metadata": {"name": "there"},
+            "spec": {"kubeconfig": {"secretRef": {"name": "there"}}},
+        });
+        create(&of_convoy(&host, "Cluster", "clusters"), cluster).await?;
+        let url = format!("file://{}", at("apps").display());
+        let repository = json!({
+            "apiVersion": convoy_api::API_VERSION, "kind": "GitRepository", "metadata": {"name": "apps"},
+            "spec": {"url": url, "interval": "24h"},
+        });
+        create(&of_convoy(&host, "GitRepository", "gitrepositories"), repository).await?;
+        let observer = Shutdown::new();
+        let mut world = Self {
+            script,
+            host,
+            target,
+            host_proxy,
+            clock: Arc::default(),
+            manager: None,
+            managers: 0,
+            cells: 0,
+            observer,
+            _apiserver: apiserver,
+            _sandbox: sandbox,
+            _plane: plane,
+            folder,
+        };
+        tokio::spawn(convoy_observer::run(ObserverOptions {
+            client: world.host.clone(),
+            identity: identity("observer", 0),
+            shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
+            cache_scope: CacheScope::Everything,
+            controllers: None,
+            metrics: Metrics::default(),
+            clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+            readiness: Readiness::default(),
+            shutdown: world.observer.clone(),
+        }));
+        world.start_manager(true).await?;
+        Ok(world)
+    }
+
+    async fn start_manager(&mut self, is_another: bool) -> anyhow::Result<()> {
+        self.managers += usize::from(is_another);
+        let identity = identity("controller-manager", self.managers);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let kubeconfig = self.host_proxy.kubeconfig().to_owned();
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let store = RenderStore::in_folder(&self.folder.path().join("store"))?;
+        let scratch_dir = self.folder.path().to_owned();
+        runtime.spawn(async move {
+            // The harness sees that it does nothing.
+            let Ok(client) = host_client_from(kubeconfig.as_bytes(), &identity).await else { return };
+            let options = Options {
+                client,
+                identity,
+                shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
+                store,
+                scratch_dir,
+                allow_file_urls: true,
+                clock,
+                readiness: Readiness::default(),
+                metrics: Metrics::default(),
+                cache_scope: CacheScope::Everything,
+                observers: None,
+            };
+            let _ = run(options, Shutdown::new()).await;
+        });
+        self.manager = Some(Manager { runtime });
+        Ok(())
+    }
+
+    fn kill_manager(&mut self) {
+        if let Some(manager) = self.manager.take() {
+            manager.runtime.shutdown_background();
+        }
+    }
+
+    /// Takes a Release from its creation to its deletion, and spoils one write.
+    ///
+    /// # Errors
+    /// What is not as it should be, or does not come to an end.
+    pub async fn run(&mut self, cell: Cell) -> anyhow::Result<Outcome> {
+        self.cells += 1;
+        let name = format!("cell-{}", self.cells);
+        let mut foreign = None;
+        if cell.is_shared {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            create(&namespaces(&self.target), namespace).await?;
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign"}});
+            let map = create(&config_maps(&self.target, &name), map).await?;
+            foreign = map.metadata.uid;
+        }
+        let from = self.script.len();
+        let mut outcome = Outcome::default();
+        for stage in [Stage::Install, Stage::Upgrade, Stage::Delete] {
+            let begin = self.script.len();
+            let fault = cell.fault.filter(|_| stage == cell.stage);
+            if let Some(fault) = fault {
+                self.script.arm(cell.at, fault, if fault.kills() { 1 } else { 2 });
+            }
+            let waited = self.stage(&name, cell.size, stage, fault).await;
+            let is_met = self.script.disarm();
+            let waited = waited.with_context(|| format!("{stage:?}"))?;
+            if stage == cell.stage {
+                outcome = Outcome { writes: self.script.writes(begin), is_met, waited };
+            }
+            self.verify(&name, cell.size, stage, foreign.as_deref())
+                .await
+                .with_context(|| format!("after {stage:?}"))?;
+            if stage != Stage::Delete {
+                self.verify_rest(&name, cell.size, stage)
+                    .await
+                    .with_context(|| format!("rest after {stage:?}"))?;
+            }
+        }
+        self.verify_writes(&name, cell.size, &self.script.writes(from))?;
+        if cell.is_shared {
+            let _ = namespaces(&self.target).delete(&name, &DeleteParams::default()).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Begins a stage and waits for its end; answers with how far the clock was put forward for it.
+    async fn stage(
+        &mut self,
+        name: &str,
+        size: usize,
+        stage: Stage,
+        fault: Option<Fault>,
+    ) -> anyhow::Result<Duration> {
+        let releases = of_convoy(&self.host, "Release", "releases");
+        let path = |revision: &str| format!("{revision}-{size}");
+        match stage {
+            Stage::Install => {
+                let release = json!({
+                    "apiVersion": convoy_api::API_VERSION, "kind": "Release", "metadata": {"name": name},
+                    "spec": {
+                        "clusterRef": {"name": "there"},
+                        "source": {"git": {"repositoryRef": {"name": "apps"}, "path": path("one")}},
+                        "targetNamespace": name, "createNamespace": true, "interval": "10m",
+                        "apply": {"timeout": "24h"},
+                    },
+                });
+                create(&releases, release).await?;
+            }
+            Stage::Upgrade => {
+                let patch = json!({"spec": {"source": {"git": {"path": path("two")}}}});
+                releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            }
+            Stage::Delete => {
+                releases.delete(name, &DeleteParams::default()).await?;
+            }
+        }
+        let began = Instant::now();
+        let (mut written, mut last) = (self.script.len(), Instant::now());
+        let mut waits = WAITS.iter();
+        let mut waited = Duration::ZERO;
+        loop {
+            if self.script.is_killed() {
+                self.kill_manager();
+                self.script.revive();
+                self.start_manager(fault == Some(Fault::HandOver)).await?;
+                last = Instant::now();
+            }
+            let now = self.script.len();
+            if now != written {
+                (written, last) = (now, Instant::now());
+            }
+            let release = releases.get_opt(name).await?;
+            let is_there = match (&release, stage) {
+                (None, Stage::Delete) => true,
+                (None, _) => bail!("the Release is gone"),
+                (Some(_), Stage::Delete) => false,
+                (Some(release), _) => is_delivered(release),
+            };
+            if is_there && last.elapsed() > STILL {
+                return Ok(waited);
+            }
+            if !is_there && last.elapsed() > QUIET {
+                if let Some(wait) = waits.next() {
+                    self.clock.jump(*wait);
+                    waited += *wait;
+                }
+                last = Instant::now();
+            }
+            if began.elapsed() > PATIENCE {
+                let status = release.map(|release| release.data["status"].to_string()).unwrap_or_default();
+                bail!("no end after {} s: {status}", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Nothing is missing, nothing is left, nobody else's is touched.
+    async fn verify(
+        &self,
+        name: &str,
+        size: usize,
+        stage: Stage,
+        foreign: Option<&str>,
+    ) -> anyhow::Result<()> {
+        let maps = config_maps(&self.target, name).list(&ListParams::default()).await?;
+        let mut found = BTreeMap::new();
+        for map in &maps.items {
+            let map_name = map.metadata.name.clone().unwrap_or_default();
+            match map_name.as_str() {
+                "foreign" => {
+                    ensure!(map.metadata.uid.as_deref() == foreign, "somebody else's object was replaced")
+                }
+                "kube-root-ca.crt" => {}
+                _ => drop(
+                    found.insert(map_name, map.data["data"]["text"].as_str().unwrap_or_default().to_owned()),
+                ),
+            }
+        }
+        let foreign_is_there = maps.items.iter().any(|map| map.metadata.name.as_deref() == Some("foreign"));
+        ensure!(foreign_is_there == foreign.is_some(), "somebody else's object is gone");
+        let want = match stage {
+            Stage::Install => content(size, false),
+            Stage::Upgrade => content(size, true),
+            Stage::Delete => BTreeMap::new(),
+        };
+        let want: BTreeMap<String, String> =
+            want.into_iter().map(|(name, text)| (name, text.to_owned())).collect();
+        ensure!(found == want, "on the target are {found:?}, not {want:?}");
+        if stage == Stage::Delete {
+            let namespace = namespaces(&self.target).get_opt(name).await?;
+            let is_gone = namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some());
+            ensure!(
+                is_gone == foreign.is_none(),
+                "the namespace is gone: {is_gone}, with others' objects: {}",
+                foreign.is_some()
+            );
+            let left = self.entries(name).await?;
+            ensure!(left.is_empty(), "the inventory is still there: {left:?}");
+        }
+        Ok(())
+    }
+
+    /// The names of the ConfigMaps in a Release's inventory.
+    async fn entries(&self, name: &str) -> anyhow::Result<BTreeSet<String>> {
+        let inventories = of_convoy(&self.host, "ReleaseInventory", "releaseinventories");
+        let inventories = inventories.list(&ListParams::default()).await?;
+        let own =
+            inventories.items.iter().filter(|inventory| inventory.data["spec"]["releaseRef"]["name"] == name);
+        let entries =
+            own.flat_map(|inventory| inventory.data["spec"]["entries"].as_array().into_iter().flatten());
+        let maps = entries.filter(|entry| entry["kind"] == "ConfigMap");
+        Ok(maps.filter_map(|entry| entry["name"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// A look after everything was forgotten that is remembered for a time changes nothing on the target, and
+    /// the next one writes nothing at all.
+    async fn verify_rest(&self, name: &str, size: usize, stage: Stage) -> anyhow::Result<()> {
+        self.clock.jump(FORGET);
+        let mark = self.script.len();
+        self.ask(name, "first").await?;
+        let writes = self.script.writes(mark);
+        let touched: Vec<&Write> = writes.iter().filter(|write| write.side == Side::Target).collect();
+        ensure!(touched.is_empty(), "a look at rest writes to the target: {touched:?}");
+        let mark = self.script.len();
+        self.ask(name, "second").await?;
+        let writes: Vec<Write> = self
+            .script
+            .writes(mark)
+            .into_iter()
+            .filter(|write| write.kind() != "host patch releases/status")
+            .collect();
+        ensure!(writes.is_empty(), "a second look at rest writes: {writes:?}");
+        let want: BTreeSet<String> = content(size, stage == Stage::Upgrade).into_keys().collect();
+        let found = self.entries(name).await?;
+        ensure!(found == want, "in the inventory are {found:?}, not {want:?}");
+        Ok(())
+    }
+
+    /// Asks for a look and waits until it was taken.
+    async fn ask(&self, name: &str, what: &str) -> anyhow::Result<()> {
+        let releases = of_convoy(&self.host, "Release", "releases");
+        let token = format!("{what}-{}", self.script.len());
+        let patch = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": token}}});
+        releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        let began = Instant::now();
+        loop {
+            let release = releases.get(name).await?;
+            if release.data["status"]["lastHandledReconcileAt"] == token.as_str() && is_delivered(&release) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < PATIENCE, "no look was taken: {}", release.data["status"]);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// No object was made twice, and none was deleted that should have stayed.
+    fn verify_writes(&self, name: &str, size: usize, writes: &[Write]) -> anyhow::Result<()> {
+        let own = |write: &&Write| write.side == Side::Target && write.path.contains(&format!("/{name}"));
+        let mut made = BTreeSet::new();
+        for write in writes.iter().filter(own).filter(|write| write.status == Some(StatusCode::CREATED)) {
+            ensure!(made.insert(&write.path), "{} was made twice", write.path);
+        }
+        let gone: BTreeSet<String> = content(size, false)
+            .into_keys()
+            .chain(content(size, true).into_keys())
+            .chain([name.to_owned()])
+            .collect();
+        for write in writes.iter().filter(own).filter(|write| write.method == Method::DELETE) {
+            let object = write.path.rsplit('/').next().unwrap_or_default();
+            ensure!(gone.contains(object), "{} was deleted", write.path);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("cells", &self.cells)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.observer.trigger();
+        self.kill_manager();
+    }
+}
+
+/// Whether a Release says that its present spec is on the target.
+fn is_delivered(release: &DynamicObject) -> bool {
+    let conditions = release.data["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == "Ready"
+            && condition["status"] == "True"
+            && condition["observedGeneration"].as_i64() == release.metadata.generation
+    })
+}
+
+/// A repository with a folder for each size and revision.
+fn write_repository(folder: &Path, sizes: &[usize]) -> anyhow::Result<()> {
+    for (revision, is_upgraded) in [("one", false), ("two", true)] {
+        for size in sizes {
+            let path = folder.join(format!("{revision}-{size}"));
+            std::fs::create_dir_all(&path)?;
+            std::fs::write(path.join("maps.yaml"), manifests(*size, is_upgraded))?;
+        }
+    }
+    let identity = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"];
+    for arguments in [
+        &["init", "--quiet", "--initial-branch=main"][..],
+        &["add", "--all"],
+        &["commit", "--quiet", "-m", "maps"],
+    ] {
+        let status = Command::new("git").arg("-C").arg(folder).args(identity).args(arguments).status()?;
+        ensure!(status.success(), "git {arguments:?}");
+    }
+    Ok(())
+}
