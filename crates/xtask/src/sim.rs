@@ -31,6 +31,14 @@ pub(crate) struct Arguments {
     mutants: bool,
 }
 
+impl Arguments {
+    /// So many seeds of one hour, on all cores.
+    pub(crate) fn seeds(seeds: u64) -> Self {
+        let (threads, trace) = (None, None);
+        Self { seeds, first_seed: 1, hours: 1, threads, keep_going: false, trace, mutants: false }
+    }
+}
+
 /// Builds and runs the simulation.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut command = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"));

@@ -9,10 +9,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::{kubernetes, tidy, workspace};
+use crate::{kubernetes, sim, tidy, workspace};
 
 /// The version of cargo-deny that is built into `target/tools` when it is not there.
 const CARGO_DENY: &str = "0.20.2";
@@ -30,6 +32,9 @@ pub(crate) struct Arguments {
     /// Only the tests: no format, clippy, tidy and deny.
     #[arg(long)]
     tests_only: bool,
+    /// Also simulate an hour of replicas under faults with each of so many seeds.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seeds: u64,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +74,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ] {
         step(name);
         cargo_test(selection, &left_out, arguments.require_all, &mut summary)?;
+    }
+    if arguments.seeds > 0 {
+        step(&format!("simulation: {} seeds of an hour", arguments.seeds));
+        let simulation = sim::Arguments::seeds(arguments.seeds);
+        if let Err(error) = sim::run(&simulation) {
+            println!("{error:#}");
+            summary.failed_steps.push("simulation".to_owned());
+        }
     }
     for line in fs::read_to_string(&left_out)?.lines() {
         summary.left_out.push(line.to_owned());
@@ -126,8 +139,12 @@ fn cargo_deny(target: &Path) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
+/// Prints what comes now, and how long all before took.
+#[allow(clippy::disallowed_methods, reason = "a chore that takes long says how long")]
 fn step(name: &str) {
-    println!("\n==> {name}");
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let took = BEGAN.get_or_init(Instant::now).elapsed().as_secs();
+    println!("\n==> {name} (after {} min {} s)", took / 60, took % 60);
     let _ = std::io::stdout().flush();
 }
 
