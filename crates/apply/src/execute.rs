@@ -214,6 +214,9 @@ async fn apply_one(
     if apply.create_only {
         return target.create(&apply.target, &apply.object).await;
     }
+    if apply.take_over {
+        take_over(target, apply).await?;
+    }
     let object = of_uid(apply);
     let mut tries_left = if is_fresh { FRESH_KIND_TRIES } else { 0 };
     loop {
@@ -247,6 +250,21 @@ async fn meant(target: &Target, apply: &Apply) -> Result<LiveMeta, RequestError>
     match target.metadata(&apply.target).await? {
         Some(live) if live.uid == apply.uid || apply.uid.is_empty() => Ok(live),
         _ => Err(RequestError::new(Class::UidMismatch, "it was deleted, or made anew, meanwhile".to_owned())),
+    }
+}
+
+/// Makes the fields convoy's own that earlier tools wrote, so that the apply that follows removes those that are not
+/// wanted.
+async fn take_over(target: &Target, apply: &Apply) -> Result<(), RequestError> {
+    let mut tries_left = REPLACE_TRIES;
+    loop {
+        let live = meant(target, apply).await?;
+        let Some(fields) = &live.taken_over else { return Ok(()) };
+        match target.set_managed_fields(&apply.target, &live.resource_version, fields).await {
+            // It changed since: look again.
+            Err(error) if error.class == Class::Precondition && tries_left > 0 => tries_left -= 1,
+            outcome => return outcome,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use convoy_api::{annotation, field_manager, label};
-use convoy_plan::{Live, LiveObject, ObjectRef};
+use convoy_plan::{HelmRelease, Live, LiveObject, ObjectRef, taken_over};
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -72,6 +72,10 @@ pub struct LiveMeta {
     pub terminating: bool,
     /// Whether it asks to be kept when it leaves its bundle.
     pub prune_disabled: bool,
+    /// The Helm release that it says it belongs to.
+    pub helm_release: Option<HelmRelease>,
+    /// The managedFields with which what earlier tools wrote is convoy's; none when they wrote nothing.
+    pub taken_over: Option<Value>,
 }
 
 impl Target {
@@ -141,6 +145,29 @@ impl Target {
         self.written(request, at).await
     }
 
+    /// Says who owns the fields of an object of a resourceVersion.
+    ///
+    /// # Errors
+    /// [`Class::Precondition`] when it has changed since; else see [`Class`].
+    pub async fn set_managed_fields(
+        &self,
+        at: &ObjectRef,
+        resource_version: &str,
+        managed_fields: &Value,
+    ) -> Result<(), RequestError> {
+        let patch = json!([
+            {"op": "replace", "path": "/metadata/managedFields", "value": managed_fields},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
+        ]);
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{}?fieldManager={}", at.path(), field_manager::TARGET))
+            .header(header::CONTENT_TYPE, "application/json-patch+json")
+            .header(header::ACCEPT, METADATA_ONLY)
+            .body(Body::from(patch.to_string().into_bytes()));
+        self.write(request, Some(at)).await.map(|_| ())
+    }
+
     async fn written(
         &self,
         request: http::Result<Request<Body>>,
@@ -196,6 +223,8 @@ impl Target {
             release_uid: metadata["labels"][label::RELEASE_UID].as_str().map(str::to_owned),
             terminating: metadata["deletionTimestamp"].is_string(),
             prune_disabled: metadata["annotations"][annotation::PRUNE] == annotation::PRUNE_DISABLED,
+            helm_release: HelmRelease::of(metadata),
+            taken_over: taken_over(metadata, field_manager::TARGET),
         }))
     }
 
@@ -205,9 +234,13 @@ impl Target {
     /// See [`Class`].
     pub async fn look(&self, at: &ObjectRef) -> Result<Live, RequestError> {
         match self.metadata(at).await {
-            Ok(Some(found)) => {
-                Ok(Live::Present(LiveObject { uid: found.uid, release_uid: found.release_uid, owner: None }))
-            }
+            Ok(Some(found)) => Ok(Live::Present(LiveObject {
+                uid: found.uid,
+                release_uid: found.release_uid,
+                owner: None,
+                helm_release: found.helm_release,
+                is_handed_over: found.taken_over.is_some(),
+            })),
             Ok(None) => Ok(Live::Absent),
             // Discovery may be older than the deletion of a CustomResourceDefinition.
             Err(error) if error.class == Class::KindUnknown => Ok(Live::Absent),

@@ -12,6 +12,7 @@
 
 #![warn(missing_docs)]
 
+mod adoption;
 mod desired;
 mod digest;
 mod inventory;
@@ -23,6 +24,7 @@ mod planner;
 mod problem;
 mod report;
 
+pub use adoption::{HelmRelease, taken_over};
 pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;
 pub use inventory::{Entry, Fate};

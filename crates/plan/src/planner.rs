@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use crate::digest::in_text;
 use crate::order::rank;
 use crate::{
-    Desired, Entry, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered, Stage,
-    is_guarded, is_protected_namespace, normalize, stage_of,
+    Desired, Entry, HelmRelease, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered,
+    Stage, is_guarded, is_protected_namespace, normalize, stage_of,
 };
 
 /// Below this count of objects a prune is never called large.
@@ -40,8 +40,10 @@ pub struct Policy {
     pub prune: bool,
     /// Whether more than half of a large inventory may be pruned at once.
     pub allow_large_prune: bool,
-    /// Whether an object of another Release may be taken over.
+    /// Whether an object of another Release, or of another Helm release, may be taken over.
     pub adopt: bool,
+    /// The Helm release that this Release carries on: its objects are taken over without a word.
+    pub helm_release: Option<HelmRelease>,
     /// Which objects are applied although nothing says that they changed.
     pub reapply: Reapply,
 }
@@ -76,6 +78,10 @@ pub struct LiveObject {
     pub release_uid: Option<String>,
     /// The owning Release in words, when the caller knows it.
     pub owner: Option<String>,
+    /// The Helm release that it says it belongs to.
+    pub helm_release: Option<HelmRelease>,
+    /// Whether earlier tools wrote fields of it; see [`taken_over`](crate::taken_over).
+    pub is_handed_over: bool,
 }
 
 /// All that a plan is made of.
@@ -137,6 +143,8 @@ pub struct Apply {
     /// The uid of the object that is changed, which the target is told, so that it never creates another one;
     /// empty when the object is to be created.
     pub uid: String,
+    /// Whether the fields that earlier tools wrote become convoy's first.
+    pub take_over: bool,
     /// Whether it is only wanted to exist: when another makes it at the same time, it is theirs.
     pub create_only: bool,
     /// Whether what others added to it is to go.
@@ -282,8 +290,21 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                     false => uid_of(entries.get(&target.key).copied(), input.live.get(&target.key)),
                 };
                 let replace = how == How::Replace;
-                let apply =
-                    Apply { target, object, digest, reason, source, uid, create_only, replace, recreate };
+                // Only the objects that are new in the bundle were looked at.
+                let live = input.live.get(&target.key);
+                let take_over = matches!(live, Some(Live::Present(live)) if live.is_handed_over);
+                let apply = Apply {
+                    target,
+                    object,
+                    digest,
+                    reason,
+                    source,
+                    uid,
+                    take_over,
+                    create_only,
+                    replace,
+                    recreate,
+                };
                 applies.push((stage, rank, apply));
             }
             Ok(None) => {
@@ -505,8 +526,16 @@ fn apply_reason(
             key: key.clone(),
             owner: live.owner.clone().unwrap_or_else(|| format!("the Release with the uid {uid}")),
         }),
+        None if !input.policy.adopt && is_of_another_helm_release(input, live) => {
+            let helm = live.helm_release.clone().unwrap_or_default();
+            Err(Problem::OwnedByHelm { key: key.clone(), name: helm.name, namespace: helm.namespace })
+        }
         _ => Ok(Some(ApplyReason::Adopt)),
     }
+}
+
+fn is_of_another_helm_release(input: &Input<'_>, live: &LiveObject) -> bool {
+    live.helm_release.is_some() && live.helm_release != input.policy.helm_release
 }
 
 fn prune_of(entry: &Entry, kinds: &Kinds, reason: PruneReason) -> Option<Prune> {

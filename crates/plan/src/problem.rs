@@ -70,6 +70,20 @@ pub enum Problem {
         /// The other owner, in words.
         owner: String,
     },
+    /// The object belongs to a Helm release that this Release does not carry on.
+    #[error(
+        "{key} belongs to the Helm release {name} in {namespace}; to carry that on, let the Release have its name \
+         (spec.render.helm.releaseName) and namespace (spec.targetNamespace), or set the annotation \
+         convoy.kumodo.io/adopt: \"true\""
+    )]
+    OwnedByHelm {
+        /// The object.
+        key: ObjectKey,
+        /// The Helm release's name.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+    },
     /// Rendering gave no object at all, but the Release has some on the target.
     #[error(
         "rendering gave no objects, but the Release has {applied} on the target; nothing is pruned \
@@ -110,7 +124,10 @@ impl Problem {
     /// Whether the target may come to fit without a change of source or Release, so that it is worth
     /// to look again after a while.
     pub fn may_pass_by_itself(&self) -> bool {
-        matches!(self, Problem::UnknownKind { .. } | Problem::OwnedByOther { .. })
+        matches!(
+            self,
+            Problem::UnknownKind { .. } | Problem::OwnedByOther { .. } | Problem::OwnedByHelm { .. }
+        )
     }
 }
 

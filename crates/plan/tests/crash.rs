@@ -50,7 +50,7 @@ impl Target {
         Live::Present(LiveObject {
             uid: uid.clone(),
             release_uid: label.and_then(Value::as_str).map(str::to_owned),
-            owner: None,
+            ..LiveObject::default()
         })
     }
 }

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_plan::{
-    ApplyReason, Entry, Fate, Input, KeepReason, Kinds, LateWrites, Live, LiveObject, ObjectKey, Plan,
-    Policy, Problem, Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan,
+    ApplyReason, Entry, Fate, HelmRelease, Input, KeepReason, Kinds, LateWrites, Live, LiveObject, ObjectKey,
+    Plan, Policy, Problem, Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan,
 };
 use serde_json::{Value, json};
 
@@ -216,7 +216,7 @@ fn a_shared_target_namespace_is_neither_claimed_nor_looked_at_again() {
     let mut case = Case::new(vec![config_map("a", "1")]);
     case.policy.create_namespace = true;
     let namespace = key("Namespace", "", "web");
-    let other = LiveObject { uid: "n".into(), release_uid: Some("uid-2".into()), owner: None };
+    let other = LiveObject { uid: "n".into(), release_uid: Some("uid-2".into()), ..LiveObject::default() };
     case.live.insert(namespace.clone(), Live::Present(other));
     let plan = case.deliver();
     assert_eq!(plan.counts().left, 1);
@@ -380,6 +380,7 @@ fn an_object_of_another_release_is_a_problem_and_an_ownerless_one_is_adopted() {
             uid: "u".into(),
             release_uid: release_uid.map(str::to_owned),
             owner: owner.map(str::to_owned),
+            ..LiveObject::default()
         })
     };
     case.live.insert(key("ConfigMap", "web", "a"), live(None, None));
@@ -529,6 +530,36 @@ fn what_is_only_wanted_to_be_there_is_made_once_and_then_left_alone() {
     };
     case.live.insert(case.inventory[0].key.clone(), Live::Present(there));
     assert!(case.plan().unwrap().is_empty());
+}
+
+#[test]
+fn what_earlier_tools_wrote_of_an_adopted_object_is_taken_over() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    let written = LiveObject { uid: "u".into(), is_handed_over: true, ..LiveObject::default() };
+    case.live.insert(key("ConfigMap", "web", "a"), Live::Present(written));
+    let plan = case.deliver();
+    let taken: Vec<bool> = plan.applies().map(|(_, apply)| apply.take_over).collect();
+    assert_eq!(taken, [true, false]);
+    case.live.clear();
+    case.rendered[0].object = config_map("a", "2");
+    assert!(case.plan().unwrap().applies().all(|(_, apply)| !apply.take_over));
+}
+
+#[test]
+fn the_helm_release_of_the_same_name_is_carried_on_and_another_only_when_asked_for() {
+    let helm = |name: &str| HelmRelease { namespace: "web".to_owned(), name: name.to_owned() };
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.policy.helm_release = Some(helm("own"));
+    let of = |name: &str| {
+        Live::Present(LiveObject { uid: "u".into(), helm_release: Some(helm(name)), ..LiveObject::default() })
+    };
+    case.live.insert(key("ConfigMap", "web", "a"), of("own"));
+    assert_eq!(names(&case.plan().unwrap())[0].2, ApplyReason::Adopt);
+    case.live.insert(key("ConfigMap", "web", "a"), of("other"));
+    let said = problems(&case);
+    assert!(said[0].starts_with("ConfigMap web/a belongs to the Helm release other in web;"), "{said:?}");
+    case.policy.adopt = true;
+    assert_eq!(names(&case.plan().unwrap())[0].2, ApplyReason::Adopt);
 }
 
 #[test]

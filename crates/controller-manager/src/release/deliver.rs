@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{ConflictPolicy, reason};
+use convoy_api::{ConflictPolicy, Release, reason};
 use convoy_apply::{
     ApplyOptions, Class, Failure, Ownership, PruneNote, PruneOptions, Report, RequestErrors, apply_waves,
     look, prune,
 };
 use convoy_plan::{
-    Counts, Entry, Fate, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply, ReleaseId, Stage,
-    keys_to_look_at, plan,
+    Counts, Entry, Fate, HelmRelease, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply,
+    ReleaseId, Stage, keys_to_look_at, plan,
 };
 use convoy_runtime::StoreKey;
 
 use super::inventory::{Inventory, InventoryId};
 use super::late::objects_of;
-use super::prepare::{Ready, namespace_of};
+use super::prepare::{Ready, name_of, namespace_of};
 use super::{Look, Releases};
 use crate::host::HostError;
 use crate::targets::Connected;
@@ -312,6 +312,7 @@ impl Delivery<'_> {
                 prune: spec.prunes(),
                 allow_large_prune: is_set(ALLOW_PRUNE),
                 adopt: is_set(ADOPT),
+                helm_release: Some(helm_release(self.look.release)),
                 reapply: self.reapply.clone(),
             },
             before,
@@ -321,6 +322,13 @@ impl Delivery<'_> {
             is_begun: self.is_begun,
         }
     }
+}
+
+/// The Helm release that a Release carries on, whatever it renders with.
+fn helm_release(release: &Release) -> HelmRelease {
+    let helm = release.spec.render.as_ref().and_then(|render| render.helm.as_ref());
+    let name = helm.and_then(|helm| helm.release_name.clone());
+    HelmRelease { namespace: namespace_of(release), name: name.unwrap_or_else(|| name_of(release)) }
 }
 
 impl DeliveryFailure {
