@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::label;
-use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey, watch_events};
+use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey, is_answer, watch_events};
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
@@ -75,7 +75,9 @@ impl KindWatch {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    *failures = 0;
+                    if is_answer(&event) {
+                        *failures = 0;
+                    }
                     self.handle(event, &resource, &mut listed);
                 }
                 // The watcher goes on from where it was; only what it cannot mend ends it.

@@ -53,5 +53,5 @@ pub use store::{Cause, Change, Store, StoreKey, StoreOptions, resource_of, store
 pub use supervisor::{Supervisor, TaskError};
 pub use telemetry::{LogFormat, TelemetryError, check_log_filter, init_telemetry};
 pub use tls::install_tls_provider;
-pub use watch_events::watch_events;
+pub use watch_events::{is_answer, watch_events};
 pub use work::{Next, WorkQueue};

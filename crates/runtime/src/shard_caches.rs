@@ -224,7 +224,10 @@ async fn watch_outside(context: &Context) {
                 context.back_off(failures, &error, "watch of shard labels", None).await;
                 continue;
             }
-            Ok(Event::Init) => listed.clear(),
+            Ok(Event::Init) => {
+                listed.clear();
+                continue;
+            }
             Ok(Event::InitApply(object)) => {
                 let (key, why) = look(&object);
                 outside.set(&key, why);

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::{Backoff, Clock, Shutdown, watch_events};
+use crate::{Backoff, Clock, Shutdown, is_answer, watch_events};
 
 /// Namespace and name; the namespace is empty for cluster-scoped objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -389,7 +389,9 @@ async fn feed<K, F>(
         };
         match event {
             Some(Ok(event)) => {
-                failures = 0;
+                if is_answer(&event) {
+                    failures = 0;
+                }
                 feeder.handle(event, &synced);
             }
             Some(Err(error)) => {
@@ -408,11 +410,14 @@ async fn feed<K, F>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use convoy_api::GitRepository;
     use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
+    use crate::ManualClock;
 
     fn repository(name: &str, resource_version: &str) -> DynamicObject {
         serde_json::from_value(json!({
@@ -421,6 +426,43 @@ mod tests {
             "spec": {"url": "https://example.com/apps"},
         }))
         .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_refused_again_and_again_is_asked_for_less_and_less() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let refuses = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { http::Response::builder().status(404).body(kube::client::Body::empty()) }
+        });
+        let clock = Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH));
+        let (client, shutdown) = (Client::new(refuses, "default"), Shutdown::new());
+        let (_, task) = watch_into::<GitRepository>(
+            client,
+            StoreOptions::default(),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            shutdown.clone(),
+            |_| {},
+        );
+        let task = tokio::spawn(task);
+        // When each list was asked for, on a clock that is put forward step by step.
+        let mut times = Vec::new();
+        while times.len() < 5 {
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            if asked.load(Ordering::Relaxed) as usize > times.len() {
+                times.push(clock.monotonic());
+            } else {
+                clock.advance(Duration::from_millis(50));
+            }
+            assert!(clock.monotonic() < Duration::from_secs(60), "{times:?}");
+        }
+        shutdown.trigger();
+        task.await.unwrap();
+        let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.windows(2).all(|pair| pair[1] > pair[0] * 3 / 2), "{gaps:?}");
     }
 
     #[test]

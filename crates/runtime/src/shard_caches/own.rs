@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::{CONCURRENT_LISTS, Context, Keeping, KindCache, PAGE, selector, watch_outside};
 use crate::store::{Order, key_of};
-use crate::{Cause, Change, OwnedShards, Sharded, StoreKey, watch_events};
+use crate::{Cause, Change, OwnedShards, Sharded, StoreKey, is_answer, watch_events};
 
 /// What the watches of all shards share.
 struct Own<K, F> {
@@ -124,7 +124,9 @@ where
         match events.next().await {
             None => return,
             Some(Ok(event)) => {
-                failures = 0;
+                if is_answer(&event) {
+                    failures = 0;
+                }
                 has_listed |= matches!(event, Event::InitDone);
                 handle(context, &mut own.lock(), watched, &mut listed, event);
             }

@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::{CONCURRENT_LISTS, Context, Keeping, KindCache, PAGE, selector};
 use crate::sharded::parse_shard;
 use crate::store::{BACKOFF, Order, describe, is_older, key_of, version};
-use crate::{Cause, Change, OwnedShards, Sharded, StoreKey, watch_events};
+use crate::{Cause, Change, OwnedShards, Sharded, StoreKey, is_answer, watch_events};
 
 struct Whole<K, F> {
     keeping: Keeping<K, F>,
@@ -84,7 +84,9 @@ where
             event = events.next(), if retry_at.is_none() => match event {
                 None => return,
                 Some(Ok(event)) => {
-                    failures = 0;
+                    if is_answer(&event) {
+                        failures = 0;
+                    }
                     let is_last = matches!(event, Event::InitDone);
                     let mut whole = whole.lock();
                     if matches!(event, Event::Init) {
