@@ -9,6 +9,8 @@ use crate::{ApplyReason, KeepReason, Plan};
 pub struct Counts {
     /// Objects that are new on the target.
     pub create: usize,
+    /// Objects that exist, belong to no Release, and are taken over.
+    pub adopt: usize,
     /// Objects that exist and are applied.
     pub change: usize,
     /// Objects that are right already.
@@ -26,8 +28,8 @@ impl Plan {
         for (_, apply) in self.applies() {
             match apply.reason {
                 ApplyReason::Create => counts.create += 1,
-                ApplyReason::Adopt
-                | ApplyReason::Changed
+                ApplyReason::Adopt => counts.adopt += 1,
+                ApplyReason::Changed
                 | ApplyReason::Unconfirmed
                 | ApplyReason::Drifted
                 | ApplyReason::Requested => counts.change += 1,
@@ -51,9 +53,11 @@ impl Plan {
 impl Counts {
     /// So many of the objects that were to be changed were gone, and are created instead.
     pub fn made_anew(&mut self, gone: usize) {
-        let gone = gone.min(self.change);
-        self.change -= gone;
-        self.create += gone;
+        let changed = gone.min(self.change);
+        let adopted = (gone - changed).min(self.adopt);
+        self.change -= changed;
+        self.adopt -= adopted;
+        self.create += changed + adopted;
     }
 }
 
@@ -62,6 +66,7 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
             (self.create, "to create"),
+            (self.adopt, "to adopt"),
             (self.change, "to change"),
             (self.unchanged, "unchanged"),
             (self.prune, "to prune"),

@@ -397,7 +397,7 @@ fn an_object_of_another_release_is_a_problem_and_an_ownerless_one_is_adopted() {
         ]
     );
     case.policy.adopt = true;
-    assert_eq!(case.plan().unwrap().counts().change, 2);
+    assert_eq!(case.plan().unwrap().counts().adopt, 2);
 }
 
 #[test]

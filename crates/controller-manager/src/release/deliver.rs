@@ -340,7 +340,10 @@ impl DeliveryFailure {
     fn of_problems(problems: &Problems) -> Self {
         let reason = match problems.0.as_slice() {
             [Problem::EmptyBundle { .. }] => reason::EMPTY_BUNDLE,
-            all if all.iter().all(|problem| matches!(problem, Problem::OwnedByOther { .. })) => {
+            all if all.iter().all(|problem| {
+                matches!(problem, Problem::OwnedByOther { .. } | Problem::OwnedByHelm { .. })
+            }) =>
+            {
                 reason::APPLY_CONFLICT
             }
             _ => reason::PLAN_FAILED,
