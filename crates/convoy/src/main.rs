@@ -25,11 +25,6 @@ use jiff::Timestamp;
 
 use crate::arguments::{Arguments, Command};
 
-/// A replica that takes shards over looks at all their objects at once. The system's allocator keeps what that
-/// needed in an arena for each thread, for good; this one gives it back.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Threads for work that blocks: files of the render store, renderings, fetches of Git. More would not be
 /// quicker, and each holds on to memory. It is more than the renderings and fetches that run at a time, which
 /// wait for files themselves.

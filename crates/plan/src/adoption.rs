@@ -78,7 +78,7 @@ pub fn taken_over(metadata: &Value, manager: &str) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+    fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
         json!({
             "manager": manager, "operation": operation, "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
             "fieldsType": "FieldsV1", "fieldsV1": fields,
@@ -101,8 +101,8 @@ mod tests {
             ("before-first-apply", "Update"),
         ] {
             let metadata = json!({"managedFields": [
-                entry(name, operation, json!({"f:data": {"f:keep": {}, "f:drop": {}}})),
-                entry("autoscaler", "Update", json!({"f:data": {"f:extra": {}}})),
+                entry(name, operation, &json!({"f:data": {"f:keep": {}, "f:drop": {}}})),
+                entry("autoscaler", "Update", &json!({"f:data": {"f:extra": {}}})),
             ]});
             let fields = taken_over(&metadata, "convoy").unwrap();
             assert_eq!(managers(&fields), ["convoy Apply", "autoscaler Update"], "{name}");
@@ -114,9 +114,9 @@ mod tests {
     #[test]
     fn what_convoy_applied_before_and_what_others_did_become_one() {
         let metadata = json!({"managedFields": [
-            entry("convoy", "Apply", json!({"f:data": {"f:a": {}}})),
-            entry("convoy", "Update", json!({"f:data": {"f:b": {}}})),
-            entry("kubectl-edit", "Update", json!({"f:data": {"f:c": {}}})),
+            entry("convoy", "Apply", &json!({"f:data": {"f:a": {}}})),
+            entry("convoy", "Update", &json!({"f:data": {"f:b": {}}})),
+            entry("kubectl-edit", "Update", &json!({"f:data": {"f:c": {}}})),
         ]});
         let fields = taken_over(&metadata, "convoy").unwrap();
         assert_eq!(managers(&fields), ["convoy Apply"]);
@@ -131,7 +131,7 @@ mod tests {
         for metadata in [
             json!({}),
             json!({"managedFields": []}),
-            json!({"managedFields": [entry("convoy", "Apply", json!({})), entry("argocd", "Apply", json!({}))]}),
+            json!({"managedFields": [entry("convoy", "Apply", &json!({})), entry("argocd", "Apply", &json!({}))]}),
             json!({"managedFields": [status]}),
         ] {
             assert_eq!(taken_over(&metadata, "convoy"), None, "{metadata}");
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn fields_that_cannot_be_read_stay_as_they_are() {
-        let metadata = json!({"managedFields": [entry("helm", "Update", json!({"nonsense": 3}))]});
+        let metadata = json!({"managedFields": [entry("helm", "Update", &json!({"nonsense": 3}))]});
         let fields = taken_over(&metadata, "convoy").unwrap();
         assert_eq!(managers(&fields), ["convoy Apply", "helm Update"]);
     }

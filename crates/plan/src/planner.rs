@@ -528,7 +528,11 @@ fn apply_reason(
         }),
         None if !input.policy.adopt && is_of_another_helm_release(input, live) => {
             let helm = live.helm_release.clone().unwrap_or_default();
-            Err(Problem::OwnedByHelm { key: key.clone(), name: helm.name, namespace: helm.namespace })
+            Err(Problem::OwnedByHelm {
+                key: Box::new(key.clone()),
+                name: helm.name,
+                namespace: helm.namespace,
+            })
         }
         _ => Ok(Some(ApplyReason::Adopt)),
     }

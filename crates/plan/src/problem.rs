@@ -78,7 +78,7 @@ pub enum Problem {
     )]
     OwnedByHelm {
         /// The object.
-        key: ObjectKey,
+        key: Box<ObjectKey>,
         /// The Helm release's name.
         name: String,
         /// Its namespace.

@@ -396,7 +396,7 @@ impl World {
             let map_name = map.metadata.name.clone().unwrap_or_default();
             match map_name.as_str() {
                 "foreign" => {
-                    ensure!(map.metadata.uid.as_deref() == foreign, "somebody else's object was replaced")
+                    ensure!(map.metadata.uid.as_deref() == foreign, "somebody else's object was replaced");
                 }
                 "kube-root-ca.crt" => {}
                 _ => drop(
