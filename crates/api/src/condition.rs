@@ -85,6 +85,10 @@ pub mod reason {
     pub const PRUNE_FAILED: &str = "PruneFailed";
     /// Objects may remain on a Cluster that was deleted.
     pub const LEFT_BEHIND: &str = "LeftBehind";
+    /// A hook of the chart failed; it runs again with another revision, or when it is asked for.
+    pub const HOOK_FAILED: &str = "HookFailed";
+    /// Waiting for a hook of the chart to end.
+    pub const WAITING_FOR_HOOK: &str = "WaitingForHook";
     /// Waiting for the applied objects to become healthy.
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
     /// The objects did not become healthy within `spec.apply.timeout`.

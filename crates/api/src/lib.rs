@@ -12,6 +12,7 @@
 mod artifact;
 mod cluster;
 mod condition;
+mod delivery;
 mod duration;
 mod git_repository;
 mod helm_registry;
@@ -27,6 +28,7 @@ pub use cluster::{Cluster, ClusterSpec, ClusterStatus, KubeconfigSource, SecretK
 pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
 };
+pub use delivery::{DeliveryProgress, HookEvent, HookRun, HookState, Operation};
 pub use duration::{Duration, ParseDurationError};
 pub use git_repository::{
     ArtifactStatus, GitReference, GitRepository, GitRepositorySpec, GitRepositoryStatus, LocalReference,
@@ -37,8 +39,8 @@ pub use object::{DecodeError, Kind, decode, encode};
 pub use oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
 pub use release::{
     ApplyPolicy, ConflictPolicy, DeletionPolicy, DriftMode, DriftPolicy, GitSource, HelmRender, HelmSource,
-    HistoryEntry, ManifestsRender, OciSource, Outcome, Release, ReleaseRender, ReleaseSource, ReleaseSpec,
-    ReleaseStatus, ValuesKind, ValuesReference, WriterStatus,
+    HistoryEntry, ManifestsRender, OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource,
+    ReleaseSpec, ReleaseStatus, ValuesKind, ValuesReference, WriterStatus,
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,
@@ -99,6 +101,11 @@ pub mod annotation {
     pub const REPLACE: &str = "convoy.kumodo.io/replace";
     /// The value of [`REPLACE`] that allows it.
     pub const REPLACE_ALLOWED: &str = "Allowed";
+    /// On target objects: a whole number. Objects with a lower one are applied, and healthy, before those with a
+    /// higher one are; without it an object has 0.
+    pub const WAVE: &str = "convoy.kumodo.io/wave";
+    /// On objects of a chart's hooks, written by convoy: which run of the hook made the object.
+    pub const HOOK_RUN: &str = "convoy.kumodo.io/hook-run";
 }
 
 /// The object by which an API server says how many shards it counts (`status.shards`). It is cluster-scoped, is

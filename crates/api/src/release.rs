@@ -360,6 +360,9 @@ pub struct ReleaseStatus {
     /// The observer replica that wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observer: Option<WriterStatus>,
+    /// What comes next of a delivery that is under way, and what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanStatus>,
     /// What was delivered, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -374,6 +377,17 @@ pub struct ReleaseStatus {
     /// Text for people that the chart renders (Helm's NOTES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+}
+
+/// A delivery that is under way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanStatus {
+    /// What comes next: a wave, or a hook.
+    pub next: String,
+    /// What that waits for, and why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waits_for: String,
 }
 
 /// A replica that writes, the shard under which it does, and its term of that shard.

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::DeliveryProgress;
 use crate::git_repository::LocalReference;
 use crate::object::kind;
 use crate::release::WriterStatus;
@@ -24,6 +25,9 @@ pub struct ReleaseInventorySpec {
     /// Digest of the bundle whose apply was last begun.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bundle_digest: String,
+    /// How far the delivery of that bundle has come; absent once it has come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<DeliveryProgress>,
     /// The controller-manager replica that wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<WriterStatus>,
@@ -85,6 +89,10 @@ pub struct InventoryEntry {
     /// request may still create the object.
     #[serde(default, skip_serializing_if = "schema::is_false")]
     pub gone: bool,
+    /// Whether a chart's hook made the object: it is neither drift nor part of the Release's health, and stays
+    /// until the hook runs again, as its delete policy says, or until the Release goes.
+    #[serde(default, skip_serializing_if = "schema::is_false")]
+    pub hook: bool,
 }
 
 /// The name of a Release's inventory for one Cluster: `<release>.<cluster>` for the first part, with

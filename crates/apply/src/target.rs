@@ -59,6 +59,11 @@ pub struct Applied {
     pub created: bool,
 }
 
+/// Helm's word for an object that stays when its release goes.
+const HELM_RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+/// Helm's word for an object of a hook.
+const HELM_HOOK: &str = "helm.sh/hook";
+
 /// The metadata of a live object, as far as pruning needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveMeta {
@@ -76,6 +81,10 @@ pub struct LiveMeta {
     pub helm_release: Option<HelmRelease>,
     /// The managedFields with which what earlier tools wrote is convoy's; none when they wrote nothing.
     pub taken_over: Option<Value>,
+    /// The run of the hook that made it.
+    pub hook_run: Option<String>,
+    /// Whether it is of a chart's hook, whoever ran that.
+    pub is_helm_hook: bool,
 }
 
 impl Target {
@@ -222,7 +231,10 @@ impl Target {
             resource_version: text("resourceVersion"),
             release_uid: metadata["labels"][label::RELEASE_UID].as_str().map(str::to_owned),
             terminating: metadata["deletionTimestamp"].is_string(),
-            prune_disabled: metadata["annotations"][annotation::PRUNE] == annotation::PRUNE_DISABLED,
+            prune_disabled: metadata["annotations"][annotation::PRUNE] == annotation::PRUNE_DISABLED
+                || metadata["annotations"][HELM_RESOURCE_POLICY] == "keep",
+            hook_run: metadata["annotations"][annotation::HOOK_RUN].as_str().map(str::to_owned),
+            is_helm_hook: metadata["annotations"][HELM_HOOK].is_string(),
             helm_release: HelmRelease::of(metadata),
             taken_over: taken_over(metadata, field_manager::TARGET),
         }))

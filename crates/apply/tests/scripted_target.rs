@@ -87,11 +87,13 @@ fn plan_after(inventory: &[Entry], create_namespace: bool, maps: &[(&str, &str)]
         .map(|(namespace, name)| Rendered {
             source: format!("{name}.yaml"),
             object: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}),
+            early: false,
         })
         .collect();
     plan(&Input {
         release: &ReleaseId { uid: "r".into(), namespace: "team".into(), name: "web".into() },
         rendered: &rendered,
+        hooks: &[],
         inventory,
         kinds: &kinds(),
         policy: &Policy { target_namespace: Some("web".into()), create_namespace, ..Policy::default() },
@@ -212,6 +214,8 @@ fn entry_of(key: ObjectKey, created: bool) -> Entry {
         created,
         unanswered: false,
         gone: false,
+        wave: 0,
+        hook: false,
     }
 }
 
@@ -264,7 +268,8 @@ fn change_of(at: ObjectKey, annotation: &str, value: &str) -> Plan {
     let object = json!({"apiVersion": "v1", "kind": at.kind, "metadata": metadata});
     plan(&Input {
         release: &ReleaseId { uid: "r".into(), namespace: "team".into(), name: "web".into() },
-        rendered: &[Rendered { source: "a.yaml".into(), object }],
+        rendered: &[Rendered { source: "a.yaml".into(), object, early: false }],
+        hooks: &[],
         inventory: &[entry_of(at, true)],
         kinds: &kinds(),
         policy: &Policy::default(),

@@ -70,7 +70,7 @@ pub(crate) struct Model {
 /// What the inventories of one Release say.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
-    /// Empty when the parts do not agree.
+    /// Empty when the parts do not agree, and while its delivery is under way.
     pub(crate) bundle_digest: String,
     pub(crate) objects: BTreeMap<(WatchedKind, ObjectName), Tracked>,
 }
@@ -156,8 +156,10 @@ impl Model {
         let kinds_before = self.wanted.len();
         let mut has_new_kind = false;
         let mut delivered = Delivered::default();
-        // What is gone is not wanted; its entry only stays in case that a late request makes it again.
-        for entry in parts.iter().flat_map(|part| &part.spec.entries).filter(|entry| !entry.gone) {
+        // What is gone is not wanted; its entry only stays in case that a late request makes it again. What a hook
+        // made has had its time.
+        let is_watched = |entry: &&InventoryEntry| !entry.gone && !entry.hook;
+        for entry in parts.iter().flat_map(|part| &part.spec.entries).filter(is_watched) {
             let kind = self.kind_of(entry);
             let id = (kind, (entry.namespace.clone(), entry.name.clone()));
             let new = tracked(entry, now);
@@ -180,7 +182,9 @@ impl Model {
             self.forget(release, id);
         }
         let digests: BTreeSet<&str> = parts.iter().map(|part| part.spec.bundle_digest.as_str()).collect();
-        if let (Some(only), 1) = (digests.first(), digests.len()) {
+        // What is delivered in part is not that bundle yet.
+        let is_under_way = parts.iter().any(|part| part.spec.delivery.is_some());
+        if let (Some(only), 1, false) = (digests.first(), digests.len(), is_under_way) {
             (*only).clone_into(&mut delivered.bundle_digest);
         }
         if !parts.is_empty() {

@@ -22,6 +22,9 @@ pub struct Rendered {
     pub source: String,
     /// The parsed document.
     pub object: Value,
+    /// Whether it is applied before a chart's hooks run: it stands in the chart's folder of
+    /// CustomResourceDefinitions.
+    pub early: bool,
 }
 
 /// An object ready to be applied: its place on the target and the exact content.
@@ -41,6 +44,10 @@ pub struct Desired {
     pub how: How,
     /// Whether it may be deleted and made anew when a field that cannot change was changed.
     pub recreate: bool,
+    /// The wave that it is applied in.
+    pub wave: i32,
+    /// Whether it is applied before all waves, and before a chart's hooks run.
+    pub early: bool,
     /// Whether no document holds it: the Namespace of `createNamespace`, which may be shared.
     pub implied: bool,
 }
@@ -69,8 +76,10 @@ pub fn normalize(
 ) -> (Vec<Desired>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut documents = Vec::new();
+    let mut early = Vec::new();
     for document in rendered {
         flatten(&document.source, &document.object, 0, &mut documents, &mut problems);
+        early.resize(documents.len(), document.early);
     }
     for (_, object) in &documents {
         if object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition") {
@@ -79,9 +88,10 @@ pub fn normalize(
     }
     let mut desired = Vec::with_capacity(documents.len());
     let mut first_source: BTreeMap<ObjectKey, String> = BTreeMap::new();
-    for (source, object) in documents {
+    for ((source, object), early) in documents.into_iter().zip(early) {
         match one(&source, object, kinds, release, policy) {
             Ok(object) => {
+                let object = Desired { early, ..object };
                 if let Some(first) = first_source.get(&object.target.key) {
                     problems.push(Problem::Duplicate {
                         key: Box::new(object.target.key.clone()),
@@ -99,7 +109,43 @@ pub fn normalize(
     if let Some(namespace) = implied_namespace(&desired, release, policy) {
         desired.insert(0, namespace);
     }
+    bring_forward(&mut desired);
     (desired, problems)
+}
+
+/// Namespaces and CustomResourceDefinitions that say nothing of a wave are applied with the first objects that need
+/// them.
+fn bring_forward(desired: &mut [Desired]) {
+    let mut namespaces: BTreeMap<String, i32> = BTreeMap::new();
+    let mut kinds: BTreeMap<(String, String), i32> = BTreeMap::new();
+    for object in desired.iter().filter(|object| object.wave < 0) {
+        let key = &object.target.key;
+        for first in [
+            namespaces.entry(key.namespace.clone()).or_default(),
+            kinds.entry((key.group.clone(), key.kind.clone())).or_default(),
+        ] {
+            *first = object.wave.min(*first);
+        }
+    }
+    if namespaces.is_empty() {
+        return;
+    }
+    let has_wave = |object: &Value| {
+        object.pointer("/metadata/annotations").is_some_and(|all| all.get(annotation::WAVE).is_some())
+    };
+    for object in desired.iter_mut().filter(|object| !has_wave(&object.object)) {
+        let key = &object.target.key;
+        let text =
+            |pointer| object.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let first = match key.kind.as_str() {
+            "Namespace" if key.group.is_empty() => namespaces.get(&key.name),
+            "CustomResourceDefinition" => kinds.get(&(text("/spec/group"), text("/spec/names/kind"))),
+            _ => None,
+        };
+        if let Some(first) = first {
+            object.wave = *first;
+        }
+    }
 }
 
 fn flatten<'a>(
@@ -126,7 +172,7 @@ fn flatten<'a>(
     }
 }
 
-fn one(
+pub(crate) fn one(
     source: &str,
     object: &Value,
     kinds: &Kinds,
@@ -200,12 +246,13 @@ fn one(
     let recreate = chosen(source, object, &target.key, annotation::REPLACE, &[annotation::REPLACE_ALLOWED])?;
     chosen(source, object, &target.key, annotation::PRUNE, &[annotation::PRUNE_DISABLED])?;
     let recreate = recreate.is_some();
+    let wave = wave_of(source, object, &target.key)?;
     let object = clean(object, &target.key, release).ok_or_else(|| {
         not_an_object(format!("the {kind} {name:?} has metadata, labels or annotations that are no mapping"))
     })?;
     let digest = digest_of(&object);
     let source = source.to_owned();
-    Ok(Desired { target, object, digest, source, ignored, how, recreate, implied: false })
+    Ok(Desired { target, object, digest, source, ignored, how, recreate, wave, early: false, implied: false })
 }
 
 /// The values of the annotation that says how an object is written.
@@ -232,6 +279,21 @@ fn chosen<'a>(
             allowed: allowed.join(" or "),
         }),
     }
+}
+
+/// The wave that an object names; 0 when it names none.
+fn wave_of(source: &str, object: &Value, key: &ObjectKey) -> Result<i32, Problem> {
+    let Some(value) = object.pointer("/metadata/annotations").and_then(|all| all.get(annotation::WAVE))
+    else {
+        return Ok(0);
+    };
+    value.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| Problem::BadAnnotation {
+        source_name: source.to_owned(),
+        key: Box::new(key.clone()),
+        annotation: annotation::WAVE,
+        value: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        allowed: "a whole number in quotes, such as \"-1\"".to_owned(),
+    })
 }
 
 fn is_true(value: &Value) -> bool {
@@ -367,6 +429,8 @@ fn implied_namespace(desired: &[Desired], release: &ReleaseId, policy: &Policy) 
         ignored: false,
         how: How::Apply,
         recreate: false,
+        wave: 0,
+        early: true,
         implied: true,
     })
 }

@@ -20,6 +20,8 @@ pub struct Entry {
     pub digest: String,
     /// The stage it was applied in.
     pub stage: Stage,
+    /// The wave it was applied in.
+    pub wave: i32,
     /// The target's resourceVersion after the last confirmed apply; empty until then.
     pub resource_version: String,
     /// Whether convoy's apply created it, as against one that took over an existing object.
@@ -28,6 +30,8 @@ pub struct Entry {
     pub unanswered: bool,
     /// Whether it is not wanted and was seen absent, and is only kept because of such a request.
     pub gone: bool,
+    /// Whether a chart's hook made it.
+    pub hook: bool,
 }
 
 impl Entry {
@@ -44,10 +48,12 @@ impl Entry {
             uid: entry.uid.clone(),
             digest: entry.digest.clone(),
             stage: stage_of(&entry.group, &entry.kind),
+            wave: entry.wave,
             resource_version: entry.resource_version.clone(),
             created: entry.created,
             unanswered: entry.unanswered,
             gone: entry.gone,
+            hook: entry.hook,
         }
     }
 
@@ -61,11 +67,12 @@ impl Entry {
             name: self.key.name.clone(),
             uid: self.uid.clone(),
             digest: self.digest.clone(),
-            wave: self.stage.number(),
+            wave: self.wave,
             resource_version: self.resource_version.clone(),
             created: self.created,
             unanswered: self.unanswered,
             gone: self.gone,
+            hook: self.hook,
         }
     }
 }
@@ -114,15 +121,24 @@ impl Plan {
                 uid: String::new(),
                 digest: String::new(),
                 stage,
+                wave: apply.wave,
                 resource_version: String::new(),
                 created: false,
                 unanswered: false,
                 gone: false,
+                hook: apply.hook,
             });
             entry.version.clone_from(&apply.target.version);
             entry.digest.clear();
             entry.stage = stage;
+            entry.wave = apply.wave;
             entry.gone = false;
+            entry.hook = apply.hook;
+            if apply.hook {
+                // The object of an earlier run goes, and tells nothing of this one.
+                entry.uid.clear();
+                entry.resource_version.clear();
+            }
             entry.unanswered |= apply.may_create();
         }
         for prune in &self.prunes {

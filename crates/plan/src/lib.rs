@@ -15,6 +15,7 @@
 mod adoption;
 mod desired;
 mod digest;
+mod hooks;
 mod inventory;
 mod key;
 mod kinds;
@@ -23,18 +24,21 @@ mod order;
 mod planner;
 mod problem;
 mod report;
+mod steps;
 
 pub use adoption::{HelmRelease, taken_over};
 pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;
+pub use hooks::{DeletePolicies, Hook, RenderedHook};
 pub use inventory::{Entry, Fate};
 pub use key::{ObjectKey, ObjectRef};
 pub use kinds::{KindFact, Kinds};
 pub use late::{LATEST_ARRIVAL, LateWrites};
 pub use order::{Stage, is_guarded, is_protected_namespace, stage_of};
 pub use planner::{
-    Apply, ApplyReason, Input, Keep, KeepReason, Live, LiveObject, Plan, Policy, Prune, PruneReason, Reapply,
-    ReleaseId, Wave, keys_to_look_at, plan,
+    Apply, ApplyReason, Input, Keep, KeepReason, Live, LiveObject, Member, Plan, Policy, Prune, PruneReason,
+    Reapply, ReleaseId, Wave, keys_to_look_at, plan,
 };
 pub use problem::{Problem, Problems};
 pub use report::Counts;
+pub use steps::{HookStep, Step, next_hook_step, next_step};

@@ -18,19 +18,6 @@ pub enum Stage {
     Admission,
 }
 
-impl Stage {
-    /// The stage as a number that grows with the order of application; as `wave` in inventories.
-    pub fn number(self) -> i32 {
-        match self {
-            Stage::Namespaces => 0,
-            Stage::Definitions => 1,
-            Stage::Prerequisites => 2,
-            Stage::Workloads => 3,
-            Stage::Admission => 4,
-        }
-    }
-}
-
 const CRD_GROUP: &str = "apiextensions.k8s.io";
 
 /// The stage of a kind.

@@ -6,10 +6,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::digest::in_text;
+use crate::hooks::ends;
 use crate::order::rank;
 use crate::{
-    Desired, Entry, HelmRelease, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems, Rendered,
-    Stage, is_guarded, is_protected_namespace, normalize, stage_of,
+    Desired, Entry, HelmRelease, Hook, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems,
+    Rendered, RenderedHook, Stage, is_guarded, is_protected_namespace, normalize, stage_of,
 };
 
 /// Below this count of objects a prune is never called large.
@@ -91,6 +92,8 @@ pub struct Input<'a> {
     pub release: &'a ReleaseId,
     /// The rendered documents, in order.
     pub rendered: &'a [Rendered],
+    /// A chart's hooks, in Helm's order of installation.
+    pub hooks: &'a [RenderedHook],
     /// What was applied before.
     pub inventory: &'a [Entry],
     /// What the target serves.
@@ -107,8 +110,12 @@ pub struct Input<'a> {
 /// What will be done to a target, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The objects to apply, in the order of their stages.
+    /// The objects to apply, in order.
     pub waves: Vec<Wave>,
+    /// A chart's hooks, in the order in which those of one event run.
+    pub hooks: Vec<Hook>,
+    /// All objects that are wanted on the target, applied now or before.
+    pub members: Vec<Member>,
     /// The objects to prune after all waves went well, in order.
     pub prunes: Vec<Prune>,
     /// The objects that no request is made for.
@@ -118,9 +125,22 @@ pub struct Plan {
     pub digest: String,
 }
 
-/// Objects of one stage.
+/// An object that is wanted on the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The wave that it is applied in.
+    pub wave: i32,
+    /// Where it is.
+    pub target: ObjectRef,
+}
+
+/// Objects of one wave and stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wave {
+    /// Whether they go before all waves, and before a chart's hooks run.
+    pub early: bool,
+    /// The number of the wave.
+    pub number: i32,
     /// The stage.
     pub stage: Stage,
     /// Its objects, in the order of their kinds and of the bundle.
@@ -151,6 +171,10 @@ pub struct Apply {
     pub replace: bool,
     /// Whether it may be deleted and made anew when a field that cannot change was changed.
     pub recreate: bool,
+    /// The wave that it is applied in.
+    pub wave: i32,
+    /// Whether a chart's hook makes it.
+    pub hook: bool,
 }
 
 /// Why an object is applied.
@@ -181,6 +205,8 @@ pub struct Prune {
     pub guarded: bool,
     /// Whether convoy created it.
     pub created: bool,
+    /// The wave that it was applied in.
+    pub wave: i32,
     /// Why.
     pub reason: PruneReason,
 }
@@ -194,6 +220,8 @@ pub enum PruneReason {
     ReleaseDeleted,
     /// The target does not serve its kind; when fresh discovery says the same, it is gone.
     KindGone,
+    /// It is of a chart's hook that has ended, and whose delete policy says so.
+    HookEnded,
 }
 
 /// One object that is left as it is.
@@ -222,10 +250,13 @@ pub enum KeepReason {
     Protected,
     /// It is gone, and only kept because an unanswered request may still create it.
     MayComeLate,
+    /// A chart's hook made it.
+    Hook,
 }
 
 struct Draft {
     desired: Vec<Desired>,
+    hooks: Vec<Hook>,
     kinds: Kinds,
 }
 
@@ -262,11 +293,14 @@ pub fn keys_to_look_at(input: &Input<'_>) -> Result<Vec<ObjectRef>, Problems> {
 /// # Errors
 /// All problems found; then nothing may be applied and nothing pruned.
 pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
-    let Draft { desired, kinds } = draft(input)?;
+    let Draft { desired, hooks, kinds } = draft(input)?;
     let entries = by_key(input.inventory);
     let mut problems = Vec::new();
     let mut keeps = Vec::new();
-    let mut applies: Vec<(Stage, usize, Apply)> = Vec::new();
+    let mut applies: Vec<(bool, Stage, usize, Apply)> = Vec::new();
+    let members = desired.iter().filter(|object| !object.ignored);
+    let members =
+        members.map(|object| Member { wave: object.wave, target: object.target.clone() }).collect::<Vec<_>>();
     let others_change = others_change(input, &entries, &desired);
     let in_bundle: BTreeSet<ObjectKey> = desired.iter().map(|object| object.target.key.clone()).collect();
     for object in desired {
@@ -277,7 +311,8 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
         }
         match apply_reason(input, &entries, &object) {
             Ok(Some(reason)) => {
-                let Desired { target, object, digest, source, implied, how, recreate, .. } = object;
+                let Desired { target, object, digest, source, implied, how, recreate, wave, early, .. } =
+                    object;
                 let is_there = matches!(input.live.get(&target.key), Some(Live::Present(_)));
                 let create_only = match how {
                     How::IfNotPresent => !is_there,
@@ -304,8 +339,10 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                     create_only,
                     replace,
                     recreate,
+                    wave,
+                    hook: false,
                 };
-                applies.push((stage, rank, apply));
+                applies.push((!early, stage, rank, apply));
             }
             Ok(None) => {
                 let reason = if object.implied { KeepReason::NamespaceExists } else { KeepReason::Exists };
@@ -319,6 +356,9 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
         match prune_of(entry, &kinds, PruneReason::LeftBundle) {
             _ if entry.gone => {
                 keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::MayComeLate });
+            }
+            _ if entry.hook && !has_served(entry, &hooks) => {
+                keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::Hook });
             }
             Some(_) if !input.policy.prune => {
                 keeps.push(Keep { key: entry.key.clone(), reason: KeepReason::PruneOff });
@@ -340,16 +380,18 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
     }
     sort_prunes(&mut prunes);
     // The sort is stable: inside a kind the order of the bundle stays.
-    applies.sort_by_key(|(stage, rank, _)| (*stage, *rank));
+    applies.sort_by_key(|(late, stage, rank, apply)| (*late, apply.wave, *stage, *rank));
     let mut waves: Vec<Wave> = Vec::new();
-    for (stage, _, apply) in applies {
-        match waves.last_mut().filter(|wave| wave.stage == stage) {
+    for (late, stage, _, apply) in applies {
+        let is_same = |wave: &&mut Wave| (!wave.early, wave.number, wave.stage) == (late, apply.wave, stage);
+        match waves.last_mut().filter(is_same) {
             Some(wave) => wave.applies.push(apply),
-            None => waves.push(Wave { stage, applies: vec![apply] }),
+            None => waves.push(Wave { early: !late, number: apply.wave, stage, applies: vec![apply] }),
         }
     }
+    let hooks = Hook::with_entries(hooks, input.inventory, &kinds);
     let digest = plan_digest(&waves, &prunes);
-    Ok(Plan { waves, prunes, keeps, digest })
+    Ok(Plan { waves, hooks, members, prunes, keeps, digest })
 }
 
 impl Apply {
@@ -386,7 +428,7 @@ impl Plan {
         }
         sort_prunes(&mut prunes);
         let digest = plan_digest(&[], &prunes);
-        Plan { waves: Vec::new(), prunes, keeps, digest }
+        Plan { waves: Vec::new(), hooks: Vec::new(), members: Vec::new(), prunes, keeps, digest }
     }
 
     /// All objects to apply, with their stages, in order.
@@ -403,17 +445,24 @@ impl Plan {
 fn draft(input: &Input<'_>) -> Result<Draft, Problems> {
     let mut kinds = input.kinds.clone();
     let (desired, mut problems) = normalize(input.rendered, &mut kinds, input.release, input.policy);
+    let (hooks, faults) = Hook::all_of(input.hooks, &kinds, input.release, input.policy);
+    problems.extend(faults);
     let has_objects = desired.iter().any(|object| !object.implied) || !problems.is_empty();
     let applied = there(input.inventory);
     if !has_objects && applied > 0 {
         problems.push(Problem::EmptyBundle { applied });
     }
-    if problems.is_empty() { Ok(Draft { desired, kinds }) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok(Draft { desired, hooks, kinds }) } else { Err(Problems(problems)) }
 }
 
 /// How many objects are, or may be, wanted on the target.
 fn there(inventory: &[Entry]) -> usize {
-    inventory.iter().filter(|entry| !entry.gone).count()
+    inventory.iter().filter(|entry| !entry.gone && !entry.hook).count()
+}
+
+/// Whether a hook's object is of use to nobody: what ran to its end, of a hook that is not in the bundle any more.
+fn has_served(entry: &Entry, hooks: &[Hook]) -> bool {
+    ends(&entry.key) && !hooks.iter().any(|hook| hook.apply.target.key == entry.key)
 }
 
 /// The entries of what is on the target: an object that is gone and comes back is a new one.
@@ -542,7 +591,7 @@ fn is_of_another_helm_release(input: &Input<'_>, live: &LiveObject) -> bool {
     live.helm_release.is_some() && live.helm_release != input.policy.helm_release
 }
 
-fn prune_of(entry: &Entry, kinds: &Kinds, reason: PruneReason) -> Option<Prune> {
+pub(crate) fn prune_of(entry: &Entry, kinds: &Kinds, reason: PruneReason) -> Option<Prune> {
     let key = &entry.key;
     if key.group.is_empty() && key.kind == "Namespace" && is_protected_namespace(&key.name) {
         return None;
@@ -559,6 +608,7 @@ fn prune_of(entry: &Entry, kinds: &Kinds, reason: PruneReason) -> Option<Prune> 
         uid: if entry.unanswered { String::new() } else { entry.uid.clone() },
         guarded: is_guarded(&key.group, &key.kind),
         created: entry.created,
+        wave: entry.wave,
         reason,
     })
 }
@@ -568,7 +618,7 @@ fn sort_prunes(prunes: &mut [Prune]) {
     prunes.sort_by(|a, b| {
         let place = |prune: &Prune| {
             let key = &prune.target.key;
-            (stage_of(&key.group, &key.kind), rank(&key.group, &key.kind))
+            (prune.wave, stage_of(&key.group, &key.kind), rank(&key.group, &key.kind))
         };
         place(b).cmp(&place(a)).then_with(|| a.target.key.cmp(&b.target.key))
     });

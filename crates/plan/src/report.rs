@@ -43,7 +43,7 @@ impl Plan {
                 | KeepReason::Exists
                 | KeepReason::PruneOff
                 | KeepReason::Protected => counts.left += 1,
-                KeepReason::MayComeLate => {}
+                KeepReason::MayComeLate | KeepReason::Hook => {}
             }
         }
         counts

@@ -1,14 +1,15 @@
 //! Whatever is delivered in whatever order, wherever it is cut off, and however late a request without an answer
 //! arrives: what is on the target is in the inventory, what is wanted arrives, and then nothing more is done.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use convoy_api::DeliveryProgress;
 use convoy_plan::{
     Apply, Entry, Fate, Input, Kinds, LATEST_ARRIVAL, LateWrites, Live, LiveObject, ObjectKey, Plan, Policy,
-    ReleaseId, Rendered, keys_to_look_at, plan,
+    ReleaseId, Rendered, Step, keys_to_look_at, next_step, plan,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -64,6 +65,10 @@ struct World {
     /// When the last request without an answer may have been sent, and when it was looked for what came of it.
     sent: Duration,
     looked: Option<Duration>,
+    /// The bundle whose delivery was last begun, and how far that has come; stored with the inventory.
+    begun: (Bundle, Option<DeliveryProgress>),
+    /// Steps until the delivery is cut off.
+    left: usize,
 }
 
 /// What goes wrong in a delivery.
@@ -73,6 +78,11 @@ struct Trouble {
     cut: Option<usize>,
     /// The objects whose apply gets no answer, and after how many seconds it arrives.
     lost: BTreeMap<u8, u64>,
+}
+
+/// The objects are of three waves.
+fn wave_of(name: u8) -> String {
+    (i32::from(name % 3) - 1).to_string()
 }
 
 fn kinds() -> Kinds {
@@ -111,39 +121,87 @@ impl World {
             .map(|(name, value)| Rendered {
                 source: format!("{name}.yaml"),
                 object: json!({"apiVersion": "v1", "kind": "ConfigMap",
-                    "metadata": {"name": format!("c{name}")}, "data": {"v": value.to_string()}}),
+                    "metadata": {"name": format!("c{name}"), "annotations": {"convoy.kumodo.io/wave": wave_of(*name)}}, "data": {"v": value.to_string()}}),
+                early: false,
             })
             .collect();
+        self.left = trouble.cut.unwrap_or(usize::MAX);
+        let mut progress = match self.begun.0 == *bundle {
+            true => self.begun.1.clone(),
+            false => Some(DeliveryProgress::default()),
+        };
+        let mut writes = 0;
+        loop {
+            let plan = self.plan(&rendered, &policy);
+            let step = next_step(&plan, progress.as_ref(), true, "1");
+            let ends = plan.ends_with(progress.as_ref(), &step);
+            match step {
+                Step::Apply { waves, prunes } => {
+                    let before = self.inventory.clone();
+                    let (more, is_over) = self.carry_out(&plan.part(waves, prunes), &before, trouble, || {
+                        (bundle.clone(), progress.clone())
+                    });
+                    writes += more;
+                    if is_over {
+                        return writes;
+                    }
+                    if ends {
+                        progress = None;
+                        self.begun.1 = None;
+                    }
+                }
+                Step::Await { wave } => {
+                    let known = progress.take().unwrap();
+                    progress = Some(DeliveryProgress { healthy_below: wave, ..known });
+                }
+                Step::Done => {
+                    self.begun = (bundle.clone(), None);
+                    return writes;
+                }
+                Step::Hook(_) => panic!("there are no hooks"),
+            }
+        }
+    }
+
+    fn plan(&self, rendered: &[Rendered], policy: &Policy) -> Plan {
         let (before, no_facts) = (self.inventory.clone(), BTreeMap::new());
         let mut input = Input {
             release: &ReleaseId { uid: "r".into(), namespace: "ns".into(), name: "n".into() },
-            rendered: &rendered,
+            rendered,
+            hooks: &[],
             inventory: &before,
             kinds: &kinds(),
-            policy: &policy,
+            policy,
             live: &no_facts,
             is_begun: false,
         };
         let wanted = keys_to_look_at(&input).unwrap();
         let live = wanted.into_iter().map(|at| (at.key.clone(), self.target.look(&at.key))).collect();
         input.live = &live;
-        let plan = plan(&input).unwrap();
-        self.carry_out(&plan, &before, trouble)
+        plan(&input).unwrap()
     }
 
-    fn carry_out(&mut self, plan: &Plan, before: &[Entry], trouble: &Trouble) -> usize {
+    /// Answers with the number of writes, and whether the delivery ended there.
+    fn carry_out(
+        &mut self,
+        plan: &Plan,
+        before: &[Entry],
+        trouble: &Trouble,
+        begun: impl Fn() -> (Bundle, Option<DeliveryProgress>),
+    ) -> (usize, bool) {
         if plan.is_empty() {
-            return 0;
+            return (0, false);
         }
-        let mut left = trouble.cut.unwrap_or(usize::MAX);
+        let mut left = self.left;
         let mut step = || {
             left = left.saturating_sub(1);
             left > 0
         };
         if !step() {
-            return 0;
+            return (0, true);
         }
         let late = self.late();
+        self.begun = begun();
         self.inventory = plan.write_ahead(before, late);
         // As long as nothing else is known.
         self.sent = self.now;
@@ -151,7 +209,7 @@ impl World {
         let lost = |key: &ObjectKey| key.name[1..].parse().ok().and_then(|name: u8| trouble.lost.get(&name));
         for (_, apply) in plan.applies() {
             if !step() {
-                return writes;
+                return (writes, true);
             }
             writes += 1;
             let fate = match lost(&apply.target.key) {
@@ -167,7 +225,7 @@ impl World {
         if fates.values().all(|fate| matches!(fate, Fate::Applied { .. })) {
             for prune in &plan.prunes {
                 if !step() {
-                    return writes;
+                    return (writes, true);
                 }
                 writes += 1;
                 self.target.objects.remove(&prune.target.key);
@@ -175,10 +233,13 @@ impl World {
             }
             self.looked = Some(self.now);
         }
-        if step() {
+        let is_settled = step();
+        if is_settled {
             self.inventory = plan.settle(before, &fates, late);
         }
-        writes
+        self.left = left;
+        let is_well = fates.values().all(|fate| matches!(fate, Fate::Applied { .. } | Fate::Pruned));
+        (writes, !is_settled || !is_well)
     }
 
     fn look_for_late_writes(&mut self) {
@@ -186,7 +247,9 @@ impl World {
         let sent = self.sent;
         let plan = Plan::for_late_writes(&before, &kinds(), late);
         if !plan.is_empty() {
-            self.carry_out(&plan, &before, &Trouble::default());
+            self.left = usize::MAX;
+            let begun = self.begun.clone();
+            self.carry_out(&plan, &before, &Trouble::default(), || begun.clone());
             self.sent = sent;
         }
     }

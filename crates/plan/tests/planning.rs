@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_plan::{
     ApplyReason, Entry, Fate, HelmRelease, Input, KeepReason, Kinds, LateWrites, Live, LiveObject, ObjectKey,
-    Plan, Policy, Problem, Problems, PruneReason, Reapply, ReleaseId, Rendered, Stage, keys_to_look_at, plan,
+    Plan, Policy, Problem, Problems, PruneReason, Reapply, ReleaseId, Rendered, RenderedHook, Stage,
+    keys_to_look_at, plan,
 };
 use serde_json::{Value, json};
 
@@ -36,6 +37,7 @@ fn kinds() -> Kinds {
 struct Case {
     release: ReleaseId,
     rendered: Vec<Rendered>,
+    hooks: Vec<RenderedHook>,
     inventory: Vec<Entry>,
     kinds: Kinds,
     policy: Policy,
@@ -48,11 +50,12 @@ impl Case {
         let rendered = objects
             .into_iter()
             .enumerate()
-            .map(|(index, object)| Rendered { source: format!("file-{index}.yaml"), object })
+            .map(|(index, object)| Rendered { source: format!("file-{index}.yaml"), object, early: false })
             .collect();
         Case {
             release: ReleaseId { uid: "uid-1".into(), namespace: "team".into(), name: "web".into() },
             rendered,
+            hooks: Vec::new(),
             inventory: Vec::new(),
             kinds: kinds(),
             policy: Policy { target_namespace: Some("web".into()), prune: true, ..Policy::default() },
@@ -65,6 +68,7 @@ impl Case {
         Input {
             release: &self.release,
             rendered: &self.rendered,
+            hooks: &self.hooks,
             inventory: &self.inventory,
             kinds: &self.kinds,
             policy: &self.policy,
@@ -285,8 +289,10 @@ fn an_empty_render_prunes_nothing_where_there_was_something() {
     for documents in
         [vec![], vec![Value::Null], vec![json!({"apiVersion": "v1", "kind": "List", "items": []})]]
     {
-        case.rendered =
-            documents.into_iter().map(|object| Rendered { source: "empty.yaml".into(), object }).collect();
+        case.rendered = documents
+            .into_iter()
+            .map(|object| Rendered { source: "empty.yaml".into(), object, early: false })
+            .collect();
         case.policy.create_namespace = true;
         assert_eq!(
             problems(&case),
@@ -336,7 +342,7 @@ fn all_problems_are_reported_and_none_hides_another() {
         ]
     );
     case.policy.target_namespace = None;
-    case.rendered = vec![Rendered { source: "x.yaml".into(), object: config_map("a", "1") }];
+    case.rendered = vec![Rendered { source: "x.yaml".into(), object: config_map("a", "1"), early: false }];
     assert_eq!(
         problems(&case),
         ["x.yaml: ConfigMap a has no namespace, and the Release has no spec.targetNamespace; set one"]
@@ -431,6 +437,7 @@ fn an_entry_whose_kind_is_gone_is_marked_so() {
     case.rendered.push(Rendered {
         source: "w.yaml".into(),
         object: json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
+        early: false,
     });
     case.deliver();
     case.rendered.truncate(1);

@@ -1,3 +1,4 @@
+use convoy_api::HookEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 pub struct Bundle {
     /// The objects, in the order in which they were rendered (a chart's: Helm's install order).
     pub objects: Vec<RenderedObject>,
-    /// Helm hooks. They are kept apart because they are not run yet: see [`Bundle::warnings`].
+    /// Helm hooks that run on delivery, in Helm's order of installation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
     /// A chart's NOTES.txt.
@@ -26,6 +27,13 @@ pub struct RenderedObject {
     pub source: String,
     /// The document: any YAML value but null.
     pub object: Value,
+    /// Whether it stands in a chart's folder of CustomResourceDefinitions: those are applied before hooks run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub early: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A rendered Helm hook.
@@ -33,8 +41,14 @@ pub struct RenderedObject {
 pub struct Hook {
     /// As [`RenderedObject::source`].
     pub source: String,
-    /// When it would run, for example `pre-install`.
-    pub events: Vec<String>,
+    /// When it runs.
+    pub events: Vec<HookEvent>,
+    /// Lower ones run first.
+    #[serde(default)]
+    pub weight: i64,
+    /// When its object is deleted, as Helm spells it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delete_policies: Vec<String>,
     /// The document.
     pub object: Value,
 }

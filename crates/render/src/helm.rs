@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use convoy_api::HelmRender;
 use convoy_helm::functions::Environment;
 use convoy_helm::{
-    Capabilities, Chart, Data, Hook, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
+    Capabilities, Chart, Data, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
     ValuesError, check_installable, check_name, lay_over, read_values,
 };
 use regex::bytes::Regex;
@@ -90,24 +90,28 @@ fn bundle(
                     folder: folder.name().to_owned(),
                     detail: format!("{source}: {error}"),
                 })?;
-                push(&mut bundle, source, object(source, &document)?);
+                push(&mut bundle, source, object(source, &document)?, true);
             }
         }
     }
     for manifest in &rendered.manifests {
-        push(&mut bundle, &manifest.source, object(&manifest.source, &manifest.content)?);
+        push(&mut bundle, &manifest.source, object(&manifest.source, &manifest.content)?, false);
     }
-    let mut unmet = Vec::new();
-    for hook in rendered.hooks.iter().filter(|hook| !is_test(hook)) {
-        let Manifest { source, content, kind, name, .. } = &hook.manifest;
-        let events: Vec<_> = hook.events.iter().map(|event| event_name(*event).to_owned()).collect();
-        unmet.push(format!("{kind} {name} ({})", events.join(", ")));
-        bundle.hooks.push(bundle::Hook { source: source.clone(), events, object: object(source, content)? });
-    }
-    if !unmet.is_empty() {
-        bundle
-            .warnings
-            .push(format!("Helm hooks are not run yet, these were left out: {}", unmet.join("; ")));
+    for hook in &rendered.hooks {
+        let Manifest { source, content, .. } = &hook.manifest;
+        let events: Vec<_> = hook.events.iter().filter_map(|event| event_of(*event)).collect();
+        let object = object(source, content)?;
+        // Tests are not run on delivery.
+        if events.is_empty() || object.is_null() {
+            continue;
+        }
+        bundle.hooks.push(bundle::Hook {
+            source: source.clone(),
+            events,
+            weight: hook.weight,
+            delete_policies: hook.delete_policies.clone(),
+            object,
+        });
     }
     if bundle.objects.len() + bundle.hooks.len() > MAX_DOCUMENTS {
         return Err(RenderError::TooMuch { what: "documents", limit: MAX_DOCUMENTS });
@@ -117,29 +121,24 @@ fn bundle(
     Ok(bundle)
 }
 
-fn push(bundle: &mut Bundle, source: &str, object: Value) {
+fn push(bundle: &mut Bundle, source: &str, object: Value, early: bool) {
     if !object.is_null() {
-        bundle.objects.push(RenderedObject { source: source.to_owned(), object });
+        bundle.objects.push(RenderedObject { source: source.to_owned(), object, early });
     }
 }
 
-/// convoy runs no tests, so that these are not even warned about.
-fn is_test(hook: &Hook) -> bool {
-    hook.events.iter().all(|event| *event == HookEvent::Test)
-}
-
-fn event_name(event: HookEvent) -> &'static str {
-    match event {
-        HookEvent::PreInstall => "pre-install",
-        HookEvent::PostInstall => "post-install",
-        HookEvent::PreDelete => "pre-delete",
-        HookEvent::PostDelete => "post-delete",
-        HookEvent::PreUpgrade => "pre-upgrade",
-        HookEvent::PostUpgrade => "post-upgrade",
-        HookEvent::PreRollback => "pre-rollback",
-        HookEvent::PostRollback => "post-rollback",
-        HookEvent::Test => "test",
-    }
+fn event_of(event: HookEvent) -> Option<convoy_api::HookEvent> {
+    Some(match event {
+        HookEvent::PreInstall => convoy_api::HookEvent::PreInstall,
+        HookEvent::PostInstall => convoy_api::HookEvent::PostInstall,
+        HookEvent::PreDelete => convoy_api::HookEvent::PreDelete,
+        HookEvent::PostDelete => convoy_api::HookEvent::PostDelete,
+        HookEvent::PreUpgrade => convoy_api::HookEvent::PreUpgrade,
+        HookEvent::PostUpgrade => convoy_api::HookEvent::PostUpgrade,
+        HookEvent::PreRollback => convoy_api::HookEvent::PreRollback,
+        HookEvent::PostRollback => convoy_api::HookEvent::PostRollback,
+        HookEvent::Test => return None,
+    })
 }
 
 /// What goes on top of the chart's own values: valuesFiles, then valuesFrom, then values.
@@ -314,7 +313,8 @@ mod tests {
         ),
         (
             "c/templates/hooks.yaml",
-            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n\
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: 'pre-install,pre-upgrade', helm.sh/hook-weight: '-5', \
+             helm.sh/hook-delete-policy: hook-succeeded}}\n\
              ---\napiVersion: v1\nkind: Pod\nmetadata: {name: try, annotations: {helm.sh/hook: test}}\n",
         ),
         ("c/templates/NOTES.txt", "Log in with {{ .Values.password }}.\n"),
@@ -361,11 +361,15 @@ mod tests {
             ]
         );
         assert_eq!(bundle.hooks.len(), 1);
-        assert_eq!(bundle.hooks[0].events, ["pre-install", "pre-upgrade"]);
+        let events = [convoy_api::HookEvent::PreInstall, convoy_api::HookEvent::PreUpgrade];
+        let hook = &bundle.hooks[0];
+        assert_eq!((hook.events.as_slice(), hook.weight), (events.as_slice(), -5));
+        assert_eq!(hook.delete_policies, ["hook-succeeded"]);
         assert_eq!(
-            bundle.warnings,
-            ["Helm hooks are not run yet, these were left out: Job migrate (pre-install, pre-upgrade)"]
+            bundle.objects.iter().map(|object| object.early).collect::<Vec<_>>(),
+            [true, true, false, false]
         );
+        assert!(bundle.warnings.is_empty());
         assert_eq!(bundle.notes.as_deref(), Some("Log in with ***."));
         let without = HelmRender { skip_crds: Some(true), ..HelmRender::default() };
         assert_eq!(rendered(&CHART, &without, &[]).unwrap().objects.len(), 2);

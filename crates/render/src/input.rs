@@ -12,7 +12,7 @@ use crate::{helm, manifests};
 
 /// Goes into every render key. Raise it when the same input renders differently than before, so that no
 /// bundle of the older engine is taken for one of this.
-const ENGINE: &str = concat!("convoy-render/", env!("CARGO_PKG_VERSION"), "/1");
+const ENGINE: &str = concat!("convoy-render/", env!("CARGO_PKG_VERSION"), "/2");
 
 /// All that a bundle depends on.
 #[derive(Clone, Copy)]

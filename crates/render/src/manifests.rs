@@ -41,7 +41,7 @@ pub(crate) fn render(folder: &Folder<'_>, spec: &ManifestsRender) -> Result<Bund
                 return Err(RenderError::TooMuch { what: "documents", limit: MAX_DOCUMENTS });
             }
             let source = if several { format!("{file} document {number}") } else { file.clone() };
-            bundle.objects.push(RenderedObject { source, object });
+            bundle.objects.push(RenderedObject { source, object, early: false });
         }
     }
     Ok(bundle)

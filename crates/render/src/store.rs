@@ -398,7 +398,10 @@ mod tests {
 
     fn bundle(name: &str) -> Bundle {
         let object = json!({"kind": "ConfigMap", "metadata": {"name": name}, "n": 1.5, "big": 9_007_199_254_740_993_u64});
-        Bundle { objects: vec![RenderedObject { source: "a.yaml".to_owned(), object }], ..Bundle::default() }
+        Bundle {
+            objects: vec![RenderedObject { source: "a.yaml".to_owned(), object, early: false }],
+            ..Bundle::default()
+        }
     }
 
     fn stores() -> (Vec<RenderStore>, tempfile::TempDir) {

@@ -8,6 +8,7 @@ use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::Plan;
 use convoy_runtime::{EventKind, StoreKey, store_key};
 
+use super::delete_hooks::Removal;
 use super::deliver::DeliveryFailure;
 use super::inventory::{Inventory, InventoryId};
 use super::late::{objects_of, tombstones};
@@ -124,6 +125,11 @@ impl Releases {
             );
             return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
         };
+        let removal = Removal { release, id: &id, ownership, connected: &connected };
+        if let Some(stopped) = self.run_delete_hooks(&removal, &mut inventory).await? {
+            return Ok(Some(stopped));
+        }
+        let before = inventory.entries();
         let late = self.late_writes(&id, ownership, &before);
         let plan = Plan::for_deletion(&before, &connected.capabilities.kinds, late);
         let ahead = plan.write_ahead(&before, late);
@@ -148,8 +154,9 @@ impl Releases {
             // What the plan protects stays on the target, and with the Release goes its record.
             remaining.retain(|entry| entry.gone);
             let count = remaining.len();
+            let bundle = if count == 0 { "" } else { bundle.as_str() };
             if remaining != ahead {
-                self.settle(&**ownership, &mut inventory, &remaining, &bundle).await?;
+                self.settle(&**ownership, &mut inventory, &remaining, bundle).await?;
             }
             if count == 0 {
                 self.late_forget(&id, &[]);

@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{ConflictPolicy, Release, reason};
+use convoy_api::{ConflictPolicy, DeliveryProgress, Operation, Release, reason};
 use convoy_apply::{
     ApplyOptions, Class, Failure, Ownership, PruneNote, PruneOptions, Report, RequestErrors, apply_waves,
     look, prune,
 };
+use convoy_health::Health;
 use convoy_plan::{
-    Counts, Entry, Fate, HelmRelease, Input, Live, ObjectKey, Plan, Policy, Problem, Problems, Reapply,
-    ReleaseId, Stage, keys_to_look_at, plan,
+    Counts, Entry, Fate, HelmRelease, HookStep, Input, Live, ObjectKey, ObjectRef, Plan, Policy, Problem,
+    Problems, Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
 };
 use convoy_runtime::StoreKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::decide::HealthGate;
+use super::hooks::{HookEnd, HookWork, failure_of_hook, until_next_look};
 use super::inventory::{Inventory, InventoryId};
 use super::late::objects_of;
 use super::prepare::{Ready, name_of, namespace_of};
@@ -22,12 +26,12 @@ use super::{Look, Releases};
 use crate::host::HostError;
 use crate::targets::Connected;
 
-const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
-const RECREATE_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const RECREATE_PATIENCE: Duration = Duration::from_secs(20);
 /// The annotation of a Release that allows to prune more than half of a large inventory.
 const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
 /// The annotation of a Release that lets it take over objects of other Releases.
-const ADOPT: &str = "convoy.kumodo.io/adopt";
+pub(crate) const ADOPT: &str = "convoy.kumodo.io/adopt";
 
 /// How often a plan is made anew in one look because objects that it was to change were gone: for a namespace, for
 /// what was in it, and once more.
@@ -40,6 +44,8 @@ pub(crate) enum Delivered {
     Unchanged { objects: usize, inventories: Vec<String> },
     /// All is on the target.
     Applied { objects: usize, inventories: Vec<String>, counts: Counts, notes: Vec<(ObjectKey, PruneNote)> },
+    /// A part is, and the rest waits.
+    Waiting { objects: usize, inventories: Vec<String>, waiting: Waiting },
     /// The Release is not to be on this cluster any more; nothing was written there.
     Moved,
     /// Something is not.
@@ -57,6 +63,19 @@ pub(crate) struct DeliveryFailure {
     pub(crate) failures: Vec<Failure>,
 }
 
+/// What a delivery that is under way waits for.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// What comes next.
+    pub(crate) step: String,
+    /// What sort of wait it is.
+    pub(crate) reason: &'static str,
+    /// What it waits for, and whether it does so in vain.
+    pub(crate) gate: HealthGate,
+    /// When to look next if nothing brings a look earlier.
+    pub(crate) next: Duration,
+}
+
 /// What a delivery needs.
 pub(crate) struct Delivery<'a> {
     pub(crate) look: Look<'a>,
@@ -66,22 +85,26 @@ pub(crate) struct Delivery<'a> {
     pub(crate) reapply: Reapply,
     /// Whether it was begun before; found out as it goes on.
     pub(crate) is_begun: bool,
+    /// Whether the bundle is an earlier one that is delivered again because a later one failed, or on request.
+    pub(crate) is_rollback: bool,
+    /// Names the attempt: a hook that failed is run again in another one.
+    pub(crate) attempt: &'a str,
 }
 
 impl Releases {
-    /// Plans, and carries the plan out. The cached inventory decides whether there is anything to do;
-    /// what is done is planned on the inventory that the API server has.
+    /// Plans, and carries the plan out as far as it need not wait. The cached inventory decides whether there is
+    /// anything to do; what is done is planned on the inventory that the API server has.
     pub(crate) async fn deliver(&self, mut delivery: Delivery<'_>) -> Result<Delivered, HostError> {
         let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
         let cached = self.cached_inventory(&id);
         self.refuse_outdated(&cached, delivery.look.ownership)?;
-        let is_begun = cached.bundle_digest() == delivery.bundle.digest;
-        if is_begun || cached.entries().is_empty() {
+        delivery.is_begun = cached.bundle_digest() == delivery.bundle.digest;
+        let has_nothing = delivery.bundle.objects.is_empty() && delivery.bundle.hooks.is_empty();
+        if cached.progress().is_none() && (delivery.is_begun || (cached.entries().is_empty() && has_nothing))
+        {
             let nothing = BTreeMap::new();
-            delivery.is_begun = is_begun;
             if let Ok(plan) = plan(&delivery.input(&cached.entries(), &nothing, &delivery.connected).view())
                 && plan.is_empty()
-                && (is_begun || delivery.bundle.objects.is_empty())
             {
                 return Ok(Delivered::Unchanged {
                     objects: objects_of(&cached.entries()),
@@ -92,68 +115,288 @@ impl Releases {
         let mut inventory = self.fresh_inventory(&id).await?;
         delivery.is_begun = inventory.bundle_digest() == delivery.bundle.digest;
         self.refuse_outdated(&inventory, delivery.look.ownership)?;
+        if !delivery.is_begun {
+            let operation = operation(&inventory, delivery.is_rollback);
+            let since = Some(Time(self.clock.now()));
+            inventory.set_progress(Some(DeliveryProgress {
+                operation,
+                since,
+                ..DeliveryProgress::default()
+            }));
+        }
+        self.go_on(delivery, &id, &mut inventory).await
+    }
+
+    /// Takes one step after another, until all is done, something fails, or something is to be waited for.
+    async fn go_on(
+        &self,
+        mut delivery: Delivery<'_>,
+        id: &InventoryId,
+        inventory: &mut Inventory,
+    ) -> Result<Delivered, HostError> {
+        let mut live = Seen { is_whole: delivery.is_begun, facts: BTreeMap::new() };
         let mut counts = None;
-        let mut round = 1;
+        let mut notes = Vec::new();
+        let mut rounds = 0;
         loop {
             let before = inventory.entries();
-            let (plan, connected) = match self.plan_with_live(&delivery, &before).await {
+            let stopped = |inventory: &Inventory, failure| {
+                let (objects, inventories) = (objects_of(&inventory.entries()), inventory.names());
+                Ok(Delivered::Failed { objects, inventories, failure })
+            };
+            let planned = self.plan_with_live(&mut delivery, &before, inventory.progress(), &mut live).await;
+            let (plan, step) = match planned {
                 Ok(planned) => planned,
-                Err(failure) => {
-                    return Ok(Delivered::Failed {
-                        objects: objects_of(&before),
-                        inventories: inventory.names(),
-                        failure,
-                    });
-                }
+                Err(failure) => return stopped(inventory, failure),
             };
-            let counts = counts.get_or_insert_with(|| plan.counts());
-            let Some(carried) = self.carry_out(&delivery, &connected, &plan, &mut inventory, &before).await?
-            else {
-                return Ok(Delivered::Moved);
-            };
-            let Carried { report, notes } = carried;
-            if report.has_gone() && round < ROUNDS {
-                counts.made_anew(report.fates.values().filter(|fate| **fate == Fate::Gone).count());
-                round += 1;
-                // All others were just applied.
-                delivery.reapply = Reapply::None;
+            if counts.is_none() && self.carries_on(&delivery, &live, inventory) {
                 continue;
             }
-            let (objects, inventories) = (objects_of(&inventory.entries()), inventory.names());
-            return Ok(if report.is_success() {
-                Delivered::Applied { objects, inventories, counts: *counts, notes }
+            let counts = counts.get_or_insert_with(|| plan.counts());
+            let ends = plan.ends_with(inventory.progress(), &step);
+            let part = match step {
+                Step::Done => {
+                    if !inventory.is_progress_stored() || inventory.progress().is_some() {
+                        inventory.set_progress(None);
+                        let ownership = &**delivery.look.ownership;
+                        self.settle(ownership, inventory, &before, &delivery.bundle.digest).await?;
+                    }
+                    let (objects, inventories) = (objects_of(&before), inventory.names());
+                    return Ok(Delivered::Applied { objects, inventories, counts: *counts, notes });
+                }
+                Step::Apply { waves, prunes } => plan.part(waves, prunes),
+                Step::Hook(HookStep::Clear(prunes)) => Plan::clearing(prunes),
+                Step::Hook(HookStep::Failed { event, index, message }) => {
+                    let failure = plan.hooks.get(index).map(|hook| failure_of_hook(hook, event, &message));
+                    let failure = failure.unwrap_or_else(|| DeliveryFailure::odd("a hook left the plan"));
+                    return stopped(inventory, failure);
+                }
+                Step::Await { wave } => match self.await_health(&delivery, &plan, wave, inventory).await {
+                    Ok(None) => continue,
+                    Ok(Some(waiting)) => {
+                        let (objects, inventories) = (objects_of(&before), inventory.names());
+                        return Ok(Delivered::Waiting { objects, inventories, waiting });
+                    }
+                    Err(failure) => return stopped(inventory, failure),
+                },
+                Step::Hook(HookStep::Run { event, index }) => {
+                    let Some(hook) = plan.hooks.get(index) else {
+                        return stopped(inventory, DeliveryFailure::odd("a hook left the plan"));
+                    };
+                    let work = HookWork {
+                        release: delivery.look.release,
+                        id,
+                        ownership: delivery.look.ownership,
+                        target: &delivery.connected.target,
+                        bundle: &delivery.bundle.digest,
+                        attempt: delivery.attempt,
+                    };
+                    if inventory.is_new() && !self.begin(&delivery, inventory).await? {
+                        return Ok(Delivered::Moved);
+                    }
+                    match self.run_hook(&work, (hook, event, index), inventory).await? {
+                        HookEnd::Recorded => continue,
+                        HookEnd::Failed(failure) => return stopped(inventory, failure),
+                        HookEnd::Waits { message, since } => {
+                            let (objects, inventories) = (objects_of(&before), inventory.names());
+                            let step = format!("the {} hook {}", event.as_str(), hook.apply.target);
+                            let message = format!("waiting for {step} to end: {message}");
+                            let next = until_next_look(since, self.clock.now());
+                            let gate = HealthGate::Waiting { message, remaining: next };
+                            let reason = reason::WAITING_FOR_HOOK;
+                            let waiting = Waiting { step, reason, gate, next };
+                            return Ok(Delivered::Waiting { objects, inventories, waiting });
+                        }
+                    }
+                }
+            };
+            let Some(carried) = self.carry_out(&delivery, &part, inventory, &before, ends).await? else {
+                return Ok(Delivered::Moved);
+            };
+            let Carried { report, notes: kept } = carried;
+            notes.extend(kept);
+            live.forget(&part);
+            // All others were just applied.
+            delivery.reapply = Reapply::None;
+            rounds += 1;
+            if report.has_gone() && rounds < ROUNDS {
+                counts.made_anew(report.fates.values().filter(|fate| **fate == Fate::Gone).count());
+            } else if !report.is_success() {
+                return stopped(inventory, DeliveryFailure::of_report(report));
             } else {
-                Delivered::Failed { objects, inventories, failure: DeliveryFailure::of_report(report) }
-            });
+                rounds = 0;
+            }
+            if part.applies().any(|(stage, _)| stage == Stage::Definitions) {
+                // New kinds: what comes next must know them without asking.
+                match self.targets.rediscover(delivery.cluster, delivery.look.ownership).await {
+                    Ok(Some(renewed)) => delivery.connected = renewed,
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::debug!(cluster = %delivery.cluster, error = %error, "discovery failed");
+                    }
+                }
+            }
         }
     }
 
-    /// The plan with what a look at the target says. When the target does not seem to serve a kind,
-    /// discovery is asked anew once.
-    async fn plan_with_live(
+    /// Whether what seemed to be installed is a Helm release that is carried on, so that it is upgraded instead. That is
+    /// noted then.
+    fn carries_on(&self, delivery: &Delivery<'_>, live: &Seen, inventory: &mut Inventory) -> bool {
+        let Some(progress) = inventory.progress() else { return false };
+        let helm = helm_release(delivery.look.release);
+        let is_of_helm = |live: &Live| match live {
+            Live::Present(object) => object.helm_release.as_ref() == Some(&helm),
+            Live::Absent => false,
+        };
+        if delivery.is_begun
+            || progress.operation != Operation::Install
+            || !live.facts.values().any(is_of_helm)
+        {
+            return false;
+        }
+        let operation = Operation::Upgrade;
+        inventory.set_progress(Some(DeliveryProgress { operation, ..progress.clone() }));
+        true
+    }
+
+    /// Stores a new inventory before anything is on the target; false when the Release is not to be on the cluster any
+    /// more.
+    async fn begin(&self, delivery: &Delivery<'_>, inventory: &mut Inventory) -> Result<bool, HostError> {
+        let ownership = &**delivery.look.ownership;
+        self.write_ahead(ownership, inventory, &[], &delivery.bundle.digest).await?;
+        if self.is_still_meant(delivery).await? {
+            return Ok(true);
+        }
+        self.settle(ownership, inventory, &[], "").await?;
+        Ok(false)
+    }
+
+    /// Whether the objects of the waves before one are healthy; if so, that is noted, else what is waited for is told.
+    async fn await_health(
         &self,
         delivery: &Delivery<'_>,
-        before: &[Entry],
-    ) -> Result<(Plan, Connected), DeliveryFailure> {
-        let nothing = BTreeMap::new();
-        let mut connected = delivery.connected.clone();
-        let mut wanted = keys_to_look_at(&delivery.input(before, &nothing, &connected).view());
-        if let Err(Problems(problems)) = &wanted
-            && problems.iter().any(|problem| matches!(problem, Problem::UnknownKind { .. }))
-            && let Ok(Some(renewed)) =
-                self.targets.rediscover(delivery.cluster, delivery.look.ownership).await
-        {
-            connected = renewed;
-            wanted = keys_to_look_at(&delivery.input(before, &nothing, &connected).view());
-        }
-        let wanted = wanted.map_err(|problems| DeliveryFailure::of_problems(&problems))?;
-        let mut live = look(&connected.target, wanted).await.map_err(|(key, error)| {
-            DeliveryFailure::of_requests(vec![Failure { key, source: String::new(), error }])
+        plan: &Plan,
+        wave: Option<i32>,
+        inventory: &mut Inventory,
+    ) -> Result<Option<Waiting>, DeliveryFailure> {
+        let Some(progress) = inventory.progress().cloned() else { return Ok(None) };
+        let mut objects = plan.awaited(&progress, wave, &inventory.entries());
+        // Those that were not healthy last time tell the most.
+        let pending = self.recall(delivery.look).pending;
+        objects.sort_by_key(|at| !pending.contains(&at.key));
+        let now = self.clock.now();
+        let found = delivery.connected.target.not_healthy(&objects, now).await.map_err(|(at, error)| {
+            DeliveryFailure::of_requests(vec![Failure { key: at.key, source: String::new(), error }])
         })?;
-        self.name_owners(&mut live);
-        let plan = plan(&delivery.input(before, &live, &connected).view())
-            .map_err(|problems| DeliveryFailure::of_problems(&problems))?;
-        Ok((plan, connected))
+        let keys: Vec<ObjectKey> = found.iter().map(|(at, _)| at.key.clone()).collect();
+        self.remember(delivery.look, |memory| memory.pending = keys);
+        if found.is_empty() {
+            let healthy_below = Some(wave.unwrap_or(i32::MAX));
+            inventory.set_progress(Some(DeliveryProgress { healthy_below, ..progress }));
+            return Ok(None);
+        }
+        let since = progress.since.as_ref().map_or(now, |since| since.0);
+        let in_words = |(at, health): &(ObjectRef, Health)| {
+            format!("{} is {}: {}", at.key, health.state.as_str(), health.message)
+        };
+        let said: Vec<String> = found.iter().map(in_words).collect();
+        let said = said.join("; ");
+        let step = match wave {
+            Some(wave) => format!("wave {wave}"),
+            None => format!("the {} hooks", progress.operation.events().1.as_str()),
+        };
+        let before = match wave {
+            Some(wave) => {
+                let mut numbers = plan.numbers().into_iter().filter(|number| *number < wave);
+                let last = numbers.next_back().map_or_else(String::new, |number| number.to_string());
+                format!("the objects of wave {last}")
+            }
+            None => "the objects".to_owned(),
+        };
+        let timeout = delivery.look.release.spec.apply_timeout();
+        let waited = now.duration_since(since).unsigned_abs();
+        let is_degraded = found.iter().any(|(_, health)| health.state == convoy_health::State::Degraded);
+        if waited >= timeout.as_std() {
+            return Err(DeliveryFailure {
+                reason: if is_degraded { reason::DEGRADED } else { reason::HEALTH_TIMEOUT },
+                message: format!(
+                    "{step} waits, and {before} did not become healthy within {timeout}: {said}"
+                ),
+                is_terminal: false,
+                failures: Vec::new(),
+            });
+        }
+        let gate = if is_degraded {
+            HealthGate::Closed {
+                reason: reason::DEGRADED.to_owned(),
+                message: format!("{step} waits, and {before} do not become healthy: {said}"),
+            }
+        } else {
+            HealthGate::Waiting {
+                message: format!("{step} waits for {before} to become healthy: {said}"),
+                remaining: timeout.as_std().saturating_sub(waited),
+            }
+        };
+        let next = until_next_look(since, now);
+        Ok(Some(Waiting { step, reason: reason::WAITING_FOR_HEALTH, gate, next }))
+    }
+
+    /// The plan with what a look at the target says, and what of it comes next. When the target does not seem to serve
+    /// a kind, discovery is asked anew once. The first plan of a bundle asks for all objects, so that what is wrong
+    /// with any of them is said before one is written; later ones for those that come next.
+    async fn plan_with_live(
+        &self,
+        delivery: &mut Delivery<'_>,
+        before: &[Entry],
+        progress: Option<&DeliveryProgress>,
+        seen: &mut Seen,
+    ) -> Result<(Plan, Step), DeliveryFailure> {
+        let waits = delivery.look.release.spec.waits_for_health();
+        let mut has_asked = false;
+        loop {
+            let input = delivery.input(before, &seen.facts, &delivery.connected);
+            let of_problems = |problems| DeliveryFailure::of_problems(&problems);
+            let wanted = match keys_to_look_at(&input.view()) {
+                Err(Problems(problems))
+                    if !has_asked && problems.iter().any(|p| matches!(p, Problem::UnknownKind { .. })) =>
+                {
+                    has_asked = true;
+                    let renewed = self.targets.rediscover(delivery.cluster, delivery.look.ownership).await;
+                    if let Ok(Some(renewed)) = renewed {
+                        delivery.connected = renewed;
+                    }
+                    continue;
+                }
+                wanted => wanted.map_err(of_problems)?,
+            };
+            let plan = if seen.is_whole || wanted.iter().all(|at| seen.facts.contains_key(&at.key)) {
+                Some(plan(&input.view()).map_err(of_problems)?)
+            } else {
+                None
+            };
+            let step = plan.as_ref().map(|plan| next_step(plan, progress, waits, delivery.attempt));
+            let part = match (&plan, &step) {
+                (Some(plan), Some(Step::Apply { waves, .. })) => Some(plan.part(waves.clone(), false)),
+                _ => None,
+            };
+            let concerns = |key: &ObjectKey| match (&plan, &part) {
+                (None, _) => true,
+                (Some(_), Some(part)) => part.applies().any(|(_, apply)| apply.target.key == *key),
+                (Some(_), None) => false,
+            };
+            let unseen =
+                wanted.into_iter().filter(|at| !seen.facts.contains_key(&at.key) && concerns(&at.key));
+            let unseen: Vec<ObjectRef> = unseen.collect();
+            if let (Some(plan), Some(step), true) = (plan, step, unseen.is_empty()) {
+                return Ok((plan, step));
+            }
+            let mut found = look(&delivery.connected.target, unseen).await.map_err(|(key, error)| {
+                DeliveryFailure::of_requests(vec![Failure { key, source: String::new(), error }])
+            })?;
+            self.name_owners(&mut found);
+            seen.facts.extend(found);
+            seen.is_whole = true;
+        }
     }
 
     fn name_owners(&self, live: &mut BTreeMap<ObjectKey, Live>) {
@@ -169,23 +412,24 @@ impl Releases {
         }
     }
 
-    /// Writes ahead, applies, prunes and settles. None when the Release is not to be on the cluster any more; then
-    /// nothing was written there.
+    /// Writes ahead, applies, prunes and settles a part of a plan; `ends` when nothing comes after it. None when the
+    /// Release is not to be on the cluster any more; then nothing was written there.
     async fn carry_out(
         &self,
         delivery: &Delivery<'_>,
-        connected: &Connected,
         plan: &Plan,
         inventory: &mut Inventory,
         before: &[Entry],
+        ends: bool,
     ) -> Result<Option<Carried>, HostError> {
+        let connected = &delivery.connected;
         let bundle = delivery.bundle.digest.as_str();
         let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
         let owned = delivery.look.ownership;
         let ownership = &**owned;
         let late = self.late_writes(&id, owned, before);
         let ahead = plan.write_ahead(before, late);
-        if ahead != before || inventory.bundle_digest() != bundle {
+        if ahead != before || inventory.bundle_digest() != bundle || !inventory.is_progress_stored() {
             let is_new = inventory.is_new();
             self.write_ahead(ownership, inventory, &ahead, bundle).await?;
             if is_new && !self.is_still_meant(delivery).await? {
@@ -217,17 +461,49 @@ impl Releases {
         if creates {
             self.late_end(&id, owned, is_answered, &after);
         }
-        if after != ahead {
-            self.settle(ownership, inventory, &after, bundle).await?;
+        if report.is_success()
+            && let Some(progress) = inventory.progress().cloned()
+        {
+            let since = Some(Time(self.clock.now()));
+            inventory.set_progress((!ends).then_some(DeliveryProgress { since, ..progress }));
         }
-        if plan.applies().any(|(stage, _)| stage == Stage::Definitions) {
-            // New kinds: the next plan must know them without asking.
-            if let Err(error) = self.targets.rediscover(delivery.cluster, delivery.look.ownership).await {
-                tracing::debug!(cluster = %delivery.cluster, error = %error, "discovery failed");
-            }
+        if after != ahead || !inventory.is_progress_stored() {
+            self.settle(ownership, inventory, &after, bundle).await?;
         }
         Ok(Some(Carried { report, notes }))
     }
+}
+
+/// What a look at the target found, for one delivery.
+struct Seen {
+    /// Whether all objects that are new in the bundle were looked at, now or in an earlier look.
+    is_whole: bool,
+    facts: BTreeMap<ObjectKey, Live>,
+}
+
+impl Seen {
+    /// What was written is not as it was seen.
+    fn forget(&mut self, part: &Plan) {
+        for (_, apply) in part.applies() {
+            self.facts.remove(&apply.target.key);
+        }
+    }
+}
+
+/// What a delivery does on a cluster with such an inventory. It installs until a delivery has come to its end there.
+fn operation(inventory: &Inventory, is_rollback: bool) -> Operation {
+    match inventory.progress().map(|progress| progress.operation) {
+        _ if is_rollback => Operation::Rollback,
+        _ if inventory.is_new() => Operation::Install,
+        Some(Operation::Install | Operation::Delete) => Operation::Install,
+        Some(Operation::Upgrade | Operation::Rollback) | None => Operation::Upgrade,
+    }
+}
+
+/// Whether a Release has an annotation with the value "true".
+pub(crate) fn has_annotation(release: &Release, name: &str) -> bool {
+    let annotations = release.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(name)).is_some_and(|value| value == "true")
 }
 
 /// What became of a plan.
@@ -279,6 +555,7 @@ impl OwnedInput<'_> {
         Input {
             release: &self.id,
             rendered: &self.bundle.objects,
+            hooks: &self.bundle.hooks,
             inventory: self.before,
             kinds: &self.connected.capabilities.kinds,
             policy: &self.policy,
@@ -297,9 +574,7 @@ impl Delivery<'_> {
     ) -> OwnedInput<'b> {
         let metadata = &self.look.release.metadata;
         let spec = &self.look.release.spec;
-        let is_set = |name: &str| {
-            metadata.annotations.as_ref().and_then(|all| all.get(name)).is_some_and(|value| value == "true")
-        };
+        let is_set = |name: &str| has_annotation(self.look.release, name);
         OwnedInput {
             id: ReleaseId {
                 uid: metadata.uid.clone().unwrap_or_default(),
@@ -337,6 +612,16 @@ impl DeliveryFailure {
         self.failures.iter().any(|failure| failure.error.class == Class::NotOwner)
     }
 
+    /// What cannot be.
+    fn odd(message: &str) -> Self {
+        Self {
+            reason: reason::PLAN_FAILED,
+            message: message.to_owned(),
+            is_terminal: false,
+            failures: Vec::new(),
+        }
+    }
+
     fn of_problems(problems: &Problems) -> Self {
         let reason = match problems.0.as_slice() {
             [Problem::EmptyBundle { .. }] => reason::EMPTY_BUNDLE,
@@ -365,7 +650,7 @@ impl DeliveryFailure {
         failure
     }
 
-    fn of_requests(failures: Vec<Failure>) -> Self {
+    pub(crate) fn of_requests(failures: Vec<Failure>) -> Self {
         let named: Vec<_> = failures
             .iter()
             .map(|failure| {

@@ -1,8 +1,8 @@
 //! Inventories, in parts that stay small enough for every store.
 
 use convoy_api::{
-    LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, WriterStatus,
-    finalizer, inventory_name, label,
+    DeliveryProgress, LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference,
+    WriterStatus, finalizer, inventory_name, label,
 };
 use convoy_apply::Ownership;
 use convoy_plan::Entry;
@@ -14,6 +14,14 @@ use crate::host::HostError;
 /// Entries of one part. An entry is well below 500 bytes unless names are of the longest sort, so that
 /// a part stays below 512 KiB.
 const ENTRIES_OF_A_PART: usize = 1000;
+
+/// The entries of each part. A first part without entries tells which bundle was delivered.
+fn chunks_of(entries: &[Entry], keeps_first: bool) -> Vec<&[Entry]> {
+    if entries.is_empty() && keeps_first {
+        return vec![entries];
+    }
+    entries.chunks(ENTRIES_OF_A_PART).collect()
+}
 
 /// Which inventory: of a Release on a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +52,31 @@ impl InventoryId {
 pub(crate) struct Inventory {
     id: InventoryId,
     parts: Vec<ReleaseInventory>,
+    /// How far the delivery has come; stored with the next write.
+    progress: Option<DeliveryProgress>,
 }
 
 impl Inventory {
+    fn new(id: &InventoryId, parts: Vec<ReleaseInventory>) -> Self {
+        let progress = parts.first().and_then(|part| part.spec.delivery.clone());
+        Self { id: id.clone(), parts, progress }
+    }
+
+    /// How far the delivery of its bundle has come; none when that has come to its end.
+    pub(crate) fn progress(&self) -> Option<&DeliveryProgress> {
+        self.progress.as_ref()
+    }
+
+    /// Changes how far the delivery has come; the next write stores it.
+    pub(crate) fn set_progress(&mut self, progress: Option<DeliveryProgress>) {
+        self.progress = progress;
+    }
+
+    /// Whether it is stored how far the delivery has come.
+    pub(crate) fn is_progress_stored(&self) -> bool {
+        self.progress.as_ref() == self.parts.first().and_then(|part| part.spec.delivery.as_ref())
+    }
+
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.parts.iter().flat_map(|part| &part.spec.entries).map(Entry::from_api).collect()
     }
@@ -91,6 +121,7 @@ impl Inventory {
             release_ref: ReleaseReference { name: self.id.release.clone(), uid: self.id.release_uid.clone() },
             cluster_ref: LocalReference { name: self.id.cluster.clone() },
             bundle_digest: bundle.to_owned(),
+            delivery: self.progress.clone().filter(|_| index == 0),
             writer: Some(writer.clone()),
             entries: entries.iter().map(Entry::to_api).collect(),
         };
@@ -108,7 +139,7 @@ impl Releases {
             }
             parts.push((*part).clone());
         }
-        Inventory { id: id.clone(), parts }
+        Inventory::new(id, parts)
     }
 
     /// The inventory as the API server has it. Parts of an earlier Release of the same name, whose
@@ -126,7 +157,7 @@ impl Releases {
             }
             parts.push(part);
         }
-        Ok(Inventory { id: id.clone(), parts })
+        Ok(Inventory::new(id, parts))
     }
 
     /// Stores an inventory that only gained entries. Entries move to later parts only, so the last part
@@ -139,7 +170,7 @@ impl Releases {
         bundle: &str,
     ) -> Result<(), HostError> {
         let writer = self.writer(ownership);
-        let chunks: Vec<&[Entry]> = entries.chunks(ENTRIES_OF_A_PART).collect();
+        let chunks = chunks_of(entries, true);
         let mut parts = vec![None; chunks.len()];
         for (index, chunk) in chunks.into_iter().enumerate().rev() {
             let part = inventory.part(index, chunk, bundle, &writer);
@@ -150,7 +181,7 @@ impl Releases {
     }
 
     /// Stores an inventory that only lost entries. Entries move to earlier parts only, so the first
-    /// part goes first. Without entries the inventory goes, too.
+    /// part goes first. Without entries and without a bundle the inventory goes, too.
     pub(crate) async fn settle(
         &self,
         ownership: &dyn Ownership,
@@ -160,7 +191,7 @@ impl Releases {
     ) -> Result<(), HostError> {
         let writer = self.writer(ownership);
         let mut parts = Vec::new();
-        for (index, chunk) in entries.chunks(ENTRIES_OF_A_PART).enumerate() {
+        for (index, chunk) in chunks_of(entries, !bundle.is_empty()).into_iter().enumerate() {
             let part = inventory.part(index, chunk, bundle, &writer);
             parts.push(self.host.writer.put_inventory(ownership, &part).await?);
         }

@@ -68,9 +68,9 @@ pub(crate) fn tombstones(entries: &[Entry]) -> usize {
     entries.iter().filter(|entry| entry.gone).count()
 }
 
-/// The objects of an inventory that are, or are to be, on the target.
+/// The objects of an inventory that are, or are to be, on the target, without those of hooks.
 pub(crate) fn objects_of(entries: &[Entry]) -> usize {
-    entries.len() - tombstones(entries)
+    entries.iter().filter(|entry| !entry.gone && !entry.hook).count()
 }
 
 impl Releases {

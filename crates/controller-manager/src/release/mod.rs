@@ -5,6 +5,8 @@
 //! | `reconcile` | one look at one Release: gather, decide, act |
 //! | `prepare` | from the source to a bundle, rendered once and kept |
 //! | `deliver` | from a bundle to the target: plan, write-ahead, apply, prune, settle |
+//! | `hooks` | a chart's hooks, each run once |
+//! | `delete_hooks` | hooks around the removal |
 //! | `delete` | from a deleted Release to nothing |
 //! | `late` | requests without an answer that may reach the target late |
 //! | `left` | what a Release still has on clusters that it left |
@@ -15,7 +17,9 @@
 
 mod decide;
 mod delete;
+mod delete_hooks;
 mod deliver;
+mod hooks;
 pub(crate) mod index;
 mod inventory;
 mod late;
@@ -74,6 +78,8 @@ pub(crate) struct Memory {
     hold: Option<decide::Hold>,
     /// Drift that was corrected.
     drift: decide::DriftMemory,
+    /// Objects that a wave waited for at the last look.
+    pending: Vec<convoy_plan::ObjectKey>,
 }
 
 /// One look at one Release.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use convoy_api::{Artifact, Release, ReleaseRender, ValuesKind, reason};
 use convoy_apply::{Capabilities, Ownership};
-use convoy_plan::Rendered;
+use convoy_plan::{Rendered, RenderedHook};
 use convoy_render::{
-    Bundle, RenderInput, RenderStore, StoreError, TargetFacts, ValuesText, render, render_key,
+    Bundle, Hook, RenderInput, RenderStore, StoreError, TargetFacts, ValuesText, render, render_key,
 };
 use convoy_runtime::StoreKey;
 use parking_lot::Mutex;
@@ -30,6 +30,7 @@ const ARTIFACTS: usize = 32 << 20;
 pub(crate) struct Ready {
     pub(crate) digest: String,
     pub(crate) objects: Vec<Rendered>,
+    pub(crate) hooks: Vec<RenderedHook>,
     pub(crate) notes: Option<String>,
     pub(crate) warnings: Vec<String>,
 }
@@ -264,15 +265,17 @@ impl Ready {
         let objects = bundle
             .objects
             .into_iter()
-            .map(|object| Rendered { source: object.source, object: object.object })
+            .map(|object| Rendered { source: object.source, object: object.object, early: object.early })
             .collect();
-        Self { digest, objects, notes: bundle.notes, warnings: bundle.warnings }
+        let hooks = hooks_of(bundle.hooks);
+        Self { digest, objects, hooks, notes: bundle.notes, warnings: bundle.warnings }
     }
 
     /// About the bytes of memory that it takes.
     fn weight(&self) -> usize {
         let objects = self.objects.iter().map(|object| object.source.len() + weight_of(&object.object));
-        objects.sum::<usize>() + self.notes.as_ref().map_or(0, String::len)
+        let hooks = self.hooks.iter().map(|hook| hook.source.len() + weight_of(&hook.object));
+        objects.chain(hooks).sum::<usize>() + self.notes.as_ref().map_or(0, String::len)
     }
 }
 
@@ -287,6 +290,20 @@ fn weight_of(value: &Value) -> usize {
         }
     };
     size_of::<Value>() + inside
+}
+
+/// The hooks of a bundle, for a plan.
+pub(crate) fn hooks_of(hooks: Vec<Hook>) -> Vec<RenderedHook> {
+    let hooks = hooks.into_iter();
+    hooks
+        .map(|Hook { source, events, weight, delete_policies, object }| RenderedHook {
+            source,
+            object,
+            events,
+            weight,
+            delete_policies,
+        })
+        .collect()
 }
 
 pub(crate) fn name_of(release: &Release) -> String {

@@ -283,6 +283,8 @@ impl Releases {
             bundle: &bundle,
             reapply,
             is_begun: false,
+            is_rollback: false,
+            attempt: &attempt,
         };
         let delivered = self.deliver(delivery).await?;
         let facts = |objects: usize, inventories: Vec<String>, is_fresh: bool| BundleFacts {
@@ -319,6 +321,19 @@ impl Releases {
                 }
                 self.write_status(look, &reached).await?;
                 return Ok(Next::Wait(wait));
+            }
+            Delivered::Waiting { objects, inventories, waiting } => {
+                if drift_action == DriftAction::Correct {
+                    drift.corrected(now);
+                }
+                self.remember(look, |memory| {
+                    memory.drift = drift;
+                    memory.hold = None;
+                });
+                let next = waiting.next;
+                let bundle = facts(objects, inventories, false);
+                self.write_status(look, &Reached::Between { bundle, waiting }).await?;
+                return Ok(at_the_latest(Next::After(next), self.until_look_is_due(look)));
             }
             Delivered::Unchanged { objects, inventories } => {
                 let said = find_condition(&current.conditions, condition_type::APPLIED)
@@ -442,7 +457,8 @@ fn event(old: &ReleaseStatus, new: &ReleaseStatus) -> Option<(EventKind, String,
     if is_same && old.source_revision == new.source_revision {
         return None;
     }
-    let is_waiting = ready.reason == reason::WAITING_FOR_HEALTH || ready.reason == reason::SUSPENDED;
+    let waits = [reason::WAITING_FOR_HEALTH, reason::WAITING_FOR_HOOK, reason::SUSPENDED];
+    let is_waiting = waits.contains(&ready.reason.as_str());
     let kind = match condition_status(&new.conditions, condition_type::READY) {
         ConditionStatus::True => EventKind::Normal,
         _ if is_waiting => EventKind::Normal,

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use convoy_api::{
-    ConditionStatus, HistoryEntry, Outcome, Release, ReleaseStatus, WriterStatus, annotation, condition_type,
-    reason, set_condition,
+    ConditionStatus, HistoryEntry, Outcome, PlanStatus, Release, ReleaseStatus, WriterStatus, annotation,
+    condition_type, reason, set_condition,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value};
 
 use super::decide::HealthGate;
+use super::deliver::Waiting;
 
 /// The conditions that the controller-manager writes; the others are the observer's.
 const OURS: [&str; 5] = [
@@ -32,6 +33,8 @@ pub(crate) enum Reached {
     Rendered { revision: String, reason: &'static str, message: String, is_terminal: bool },
     /// The bundle is not, or not wholly, on the target.
     Planned { bundle: BundleFacts, reason: &'static str, message: String, is_terminal: bool },
+    /// A part of the bundle is on the target, and the rest waits.
+    Between { bundle: BundleFacts, waiting: Waiting },
     /// The bundle is on the target.
     Applied { bundle: BundleFacts, gate: HealthGate, message: String },
     /// The Release is being deleted, and something is in the way.
@@ -64,6 +67,7 @@ pub(crate) fn next(
     new.controller = Some(WriterStatus { last_look_time: Some(last_look_time), ..writer.clone() });
     let annotations = release.metadata.annotations.as_ref();
     new.last_handled_reconcile_at = annotations.and_then(|all| all.get(annotation::RECONCILE_AT)).cloned();
+    new.plan = None;
     let mut say = Conditions { new: &mut new, generation, now };
     match reached {
         Reached::Suspended { message } => {
@@ -84,6 +88,16 @@ pub(crate) fn next(
             new.objects = i64::try_from(bundle.objects).ok();
             new.inventories.clone_from(&bundle.inventories);
             record(&mut new.history, bundle, Outcome::Failed, message, now);
+        }
+        Reached::Between { bundle, waiting } => {
+            say.rendered(bundle);
+            let outcome = between(&mut say, bundle, waiting);
+            let message = match &waiting.gate {
+                HealthGate::Closed { message, .. } | HealthGate::Waiting { message, .. } => message.as_str(),
+                HealthGate::Open | HealthGate::Unknown { .. } => "",
+            };
+            new.plan = Some(PlanStatus { next: waiting.step.clone(), waits_for: message.to_owned() });
+            record(&mut new.history, bundle, outcome, message, now);
         }
         Reached::Applied { bundle, gate, message } => {
             say.rendered(bundle);
@@ -134,6 +148,24 @@ pub(crate) fn look_is_due(release: &Release, writer: Option<&WriterStatus>, now:
     let interval = release.spec.interval().as_std();
     let Some(Time(known)) = writer.and_then(|writer| writer.last_look_time.as_ref()) else { return interval };
     interval.saturating_sub(now.duration_since(*known).unsigned_abs()).max(Duration::from_secs(1))
+}
+
+fn between(say: &mut Conditions<'_>, bundle: &BundleFacts, waiting: &Waiting) -> Outcome {
+    say.clear(&[condition_type::STALLED]);
+    say.new.last_attempted_revision = Some(bundle.revision.clone());
+    say.new.objects = i64::try_from(bundle.objects).ok();
+    say.new.inventories.clone_from(&bundle.inventories);
+    let (reason, message, outcome) = match &waiting.gate {
+        HealthGate::Closed { reason, message } | HealthGate::Unknown { reason, message } => {
+            (reason.as_str(), message.as_str(), Outcome::Failed)
+        }
+        HealthGate::Waiting { message, .. } => (waiting.reason, message.as_str(), Outcome::Progressing),
+        HealthGate::Open => (waiting.reason, "", Outcome::Progressing),
+    };
+    say.set(condition_type::APPLIED, ConditionStatus::False, reason::PROGRESSING, message);
+    say.set(condition_type::READY, ConditionStatus::False, reason, message);
+    say.set(condition_type::RECONCILING, ConditionStatus::True, reason::PROGRESSING, message);
+    outcome
 }
 
 fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, message: &str) {
