@@ -13,7 +13,7 @@ async fn a_delivery_that_is_interrupted_at_any_write_comes_to_its_end_without_he
     let mut world = World::start(&[3], false).await.unwrap();
     let mut all = Vec::new();
     for &stage in STAGES {
-        let undisturbed = Cell { size: 3, stage, at: 0, fault: None, is_shared: false };
+        let undisturbed = Cell { size: 3, stage, at: 0, fault: None, is_shared: false, is_overtaken: false };
         let outcome = world.run(undisturbed).await.unwrap_or_else(|error| panic!("undisturbed: {error:#}"));
         assert!(!outcome.writes.is_empty(), "{stage:?} writes nothing");
         all.extend(cells(3, stage, &outcome.writes));

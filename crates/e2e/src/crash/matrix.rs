@@ -30,20 +30,20 @@ pub fn points(writes: &[Write]) -> Vec<usize> {
 
 /// All cells of a stage, whose writes in an undisturbed run are given.
 pub fn cells(size: usize, stage: Stage, writes: &[Write]) -> Vec<Cell> {
-    let points = points(writes).into_iter();
-    points
-        .flat_map(|at| {
-            let faults = writes.get(at).map_or(&[][..], |write| Fault::all(write.side));
-            faults.iter().enumerate().map(move |(number, fault)| Cell {
-                size,
-                stage,
-                at,
-                fault: Some(*fault),
-                // Each point with both, each fault with both.
-                is_shared: (at + number) % 2 == 1,
-            })
-        })
-        .collect()
+    let mut all = Vec::new();
+    for at in points(writes) {
+        let faults = writes.get(at).map_or(&[][..], |write| Fault::all(write.side));
+        for (number, &fault) in faults.iter().enumerate() {
+            // Each point with both, each fault with both.
+            let is_shared = (at + number) % 2 == 1;
+            let cell = Cell { size, stage, at, fault: Some(fault), is_shared, is_overtaken: false };
+            all.push(cell);
+            if fault.kills() && stage != Stage::Delete {
+                all.push(Cell { is_overtaken: true, ..cell });
+            }
+        }
+    }
+    all
 }
 
 /// So many of the cells, spread evenly; all when there are fewer.
@@ -84,9 +84,9 @@ mod tests {
     fn a_sample_is_spread_over_all() {
         let writes = [write(Side::Target, "/api/v1/namespaces/a/configmaps/b")];
         let all = cells(1, Stage::Install, &writes);
-        assert_eq!(all.len(), Fault::all(Side::Target).len());
+        assert_eq!(all.len(), Fault::all(Side::Target).len() + 3);
         let some = sample(all.clone(), 2);
-        assert_eq!(some, [all[0], all[7]]);
+        assert_eq!(some, [all[0], all[8]]);
         assert_eq!(sample(all.clone(), 99), all);
     }
 }

@@ -75,6 +75,9 @@ pub struct Cell {
     pub fault: Option<Fault>,
     /// Whether the Release's namespace is there before, with an object of somebody else.
     pub is_shared: bool,
+    /// Whether another revision is wanted by the time that a new process begins, when one was killed: what the dead
+    /// one made, and nobody wants now, has to go.
+    pub is_overtaken: bool,
 }
 
 /// How a delivery went.
@@ -98,6 +101,8 @@ pub struct World {
     manager: Option<Manager>,
     managers: usize,
     cells: usize,
+    /// Which of the two revisions the present Release is to have.
+    is_upgraded: bool,
     observer: Shutdown,
     _apiserver: Convoy,
     _sandbox: Option<Convoy>,
@@ -209,6 +214,7 @@ impl World {
             manager: None,
             managers: 0,
             cells: 0,
+            is_upgraded: false,
             observer,
             _apiserver: apiserver,
             _sandbox: sandbox,
@@ -272,6 +278,7 @@ impl World {
     /// What is not as it should be, or does not come to an end.
     pub async fn run(&mut self, cell: Cell) -> anyhow::Result<Outcome> {
         self.cells += 1;
+        self.is_upgraded = false;
         let name = format!("cell-{}", self.cells);
         let mut foreign = None;
         if cell.is_shared {
@@ -289,19 +296,17 @@ impl World {
             if let Some(fault) = fault {
                 self.script.arm(cell.at, fault, if fault.kills() { 1 } else { 2 });
             }
-            let waited = self.stage(&name, cell.size, stage, fault).await;
+            let waited = self.stage(&name, &cell, stage).await;
             let is_met = self.script.disarm();
             let waited = waited.with_context(|| format!("{stage:?}"))?;
             if stage == cell.stage {
                 outcome = Outcome { writes: self.script.writes(begin), is_met, waited };
             }
-            self.verify(&name, cell.size, stage, foreign.as_deref())
+            self.verify(&name, cell.size, stage == Stage::Delete, foreign.as_deref())
                 .await
                 .with_context(|| format!("after {stage:?}"))?;
             if stage != Stage::Delete {
-                self.verify_rest(&name, cell.size, stage)
-                    .await
-                    .with_context(|| format!("rest after {stage:?}"))?;
+                self.verify_rest(&name, cell.size).await.with_context(|| format!("rest after {stage:?}"))?;
             }
         }
         self.verify_writes(&name, cell.size, &self.script.writes(from))?;
@@ -312,22 +317,17 @@ impl World {
     }
 
     /// Begins a stage and waits for its end; answers with how far the clock was put forward for it.
-    async fn stage(
-        &mut self,
-        name: &str,
-        size: usize,
-        stage: Stage,
-        fault: Option<Fault>,
-    ) -> anyhow::Result<Duration> {
+    async fn stage(&mut self, name: &str, cell: &Cell, stage: Stage) -> anyhow::Result<Duration> {
         let releases = of_convoy(&self.host, "Release", "releases");
-        let path = |revision: &str| format!("{revision}-{size}");
+        let path = |is_upgraded: bool| format!("{}-{}", if is_upgraded { "two" } else { "one" }, cell.size);
+        let fault = cell.fault.filter(|_| stage == cell.stage);
         match stage {
             Stage::Install => {
                 let release = json!({
                     "apiVersion": convoy_api::API_VERSION, "kind": "Release", "metadata": {"name": name},
                     "spec": {
                         "clusterRef": {"name": "there"},
-                        "source": {"git": {"repositoryRef": {"name": "apps"}, "path": path("one")}},
+                        "source": {"git": {"repositoryRef": {"name": "apps"}, "path": path(false)}},
                         "targetNamespace": name, "createNamespace": true, "interval": "10m",
                         "apply": {"timeout": "24h"},
                     },
@@ -335,7 +335,8 @@ impl World {
                 create(&releases, release).await?;
             }
             Stage::Upgrade => {
-                let patch = json!({"spec": {"source": {"git": {"path": path("two")}}}});
+                self.is_upgraded = !self.is_upgraded;
+                let patch = json!({"spec": {"source": {"git": {"path": path(self.is_upgraded)}}}});
                 releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
             }
             Stage::Delete => {
@@ -349,6 +350,11 @@ impl World {
         loop {
             if self.script.is_killed() {
                 self.kill_manager();
+                if cell.is_overtaken && stage != Stage::Delete {
+                    self.is_upgraded = !self.is_upgraded;
+                    let patch = json!({"spec": {"source": {"git": {"path": path(self.is_upgraded)}}}});
+                    releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                }
                 self.script.revive();
                 self.start_manager(fault == Some(Fault::HandOver)).await?;
                 last = Instant::now();
@@ -387,7 +393,7 @@ impl World {
         &self,
         name: &str,
         size: usize,
-        stage: Stage,
+        is_deleted: bool,
         foreign: Option<&str>,
     ) -> anyhow::Result<()> {
         let maps = config_maps(&self.target, name).list(&ListParams::default()).await?;
@@ -406,15 +412,11 @@ impl World {
         }
         let foreign_is_there = maps.items.iter().any(|map| map.metadata.name.as_deref() == Some("foreign"));
         ensure!(foreign_is_there == foreign.is_some(), "somebody else's object is gone");
-        let want = match stage {
-            Stage::Install => content(size, false),
-            Stage::Upgrade => content(size, true),
-            Stage::Delete => BTreeMap::new(),
-        };
+        let want = if is_deleted { BTreeMap::new() } else { content(size, self.is_upgraded) };
         let want: BTreeMap<String, String> =
             want.into_iter().map(|(name, text)| (name, text.to_owned())).collect();
         ensure!(found == want, "on the target are {found:?}, not {want:?}");
-        if stage == Stage::Delete {
+        if is_deleted {
             let namespace = namespaces(&self.target).get_opt(name).await?;
             let is_gone = namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some());
             ensure!(
@@ -442,7 +444,7 @@ impl World {
 
     /// A look after everything was forgotten that is remembered for a time changes nothing on the target, and
     /// the next one writes nothing at all.
-    async fn verify_rest(&self, name: &str, size: usize, stage: Stage) -> anyhow::Result<()> {
+    async fn verify_rest(&self, name: &str, size: usize) -> anyhow::Result<()> {
         self.clock.jump(FORGET);
         let mark = self.script.len();
         self.ask(name, "first").await?;
@@ -456,7 +458,7 @@ impl World {
         let is_own = |write: &Write| !other.iter().any(|resource| write.kind().ends_with(resource));
         let writes: Vec<Write> = self.script.writes(mark).into_iter().filter(is_own).collect();
         ensure!(writes.is_empty(), "a second look at rest writes: {writes:?}");
-        let want: BTreeSet<String> = content(size, stage == Stage::Upgrade).into_keys().collect();
+        let want: BTreeSet<String> = content(size, self.is_upgraded).into_keys().collect();
         let found = self.entries(name).await?;
         ensure!(found == want, "in the inventory are {found:?}, not {want:?}");
         Ok(())

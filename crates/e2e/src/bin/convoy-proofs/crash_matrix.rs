@@ -45,7 +45,7 @@ async fn go(arguments: &Arguments) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for &size in &arguments.sizes {
         for &stage in STAGES {
-            let undisturbed = Cell { size, stage, at: 0, fault: None, is_shared: false };
+            let undisturbed = Cell { size, stage, at: 0, fault: None, is_shared: false, is_overtaken: false };
             let outcome = world.run(undisturbed).await;
             let outcome = outcome.with_context(|| format!("{size} objects, undisturbed"))?;
             let of_stage = cells(size, stage, &outcome.writes);
