@@ -57,10 +57,24 @@ impl Process {
     /// # Errors
     /// When the program has ended, or elsewhere.
     pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.memory("VmRSS")
+    }
+
+    /// The part of its resident memory that is in no file, in bytes: without the program's text, which processes of
+    /// one program share.
+    ///
+    /// # Errors
+    /// As [`Self::resident_bytes`].
+    pub fn anonymous_bytes(&self) -> io::Result<u64> {
+        self.memory("RssAnon")
+    }
+
+    /// A field of `/proc/<pid>/status`, see proc_pid_status(5).
+    fn memory(&self, field: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-        kibibytes.map(|kibibytes| kibibytes * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+        kibibytes.map(|kibibytes| kibibytes * 1024).ok_or_else(|| io::Error::other(format!("no {field}")))
     }
 
     /// Sends a signal: `KILL`, `TERM`, `STOP`, `CONT`.

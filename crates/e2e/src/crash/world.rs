@@ -484,9 +484,15 @@ impl World {
     /// No object was made twice, and none was deleted that should have stayed.
     fn verify_writes(&self, name: &str, size: usize, writes: &[Write]) -> anyhow::Result<()> {
         let own = |write: &&Write| write.side == Side::Target && write.path.contains(&format!("/{name}"));
-        let mut made = BTreeSet::new();
-        for write in writes.iter().filter(own).filter(|write| write.status == Some(StatusCode::CREATED)) {
-            ensure!(made.insert(&write.path), "{} was made twice", write.path);
+        let mut there = BTreeSet::new();
+        for write in writes.iter().filter(own) {
+            let is_gone =
+                write.method == Method::DELETE && write.status.is_some_and(|status| status.is_success());
+            if is_gone {
+                there.remove(&write.path);
+            } else if write.status == Some(StatusCode::CREATED) {
+                ensure!(there.insert(&write.path), "{} was made twice", write.path);
+            }
         }
         let gone: BTreeSet<String> = content(size, false)
             .into_keys()

@@ -87,17 +87,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         fleet.add(Part::ControllerManager, id)?;
     }
     await_looked(&fleet, patience, &thirds)?;
-    println!("\n| replica | shards | resident memory (MiB) | of the one that owns all |\n|---|---|---|---|");
-    println!("| caches everything | 32 | {:.1} | 100 % |", mebibytes(all));
+    println!(
+        "\n| replica | shards | resident memory (MiB) | of the one that owns all | of which anonymous (MiB) | of the \
+         one that owns all |\n|---|---|---|---|---|---|"
+    );
+    let row = |name: &str, shards: usize, own: Memory| {
+        let percent = own.percent_of(all);
+        println!(
+            "| {name} | {shards} | {:.1} | {} % | {:.1} | {} % |",
+            mebibytes(own.resident),
+            percent.resident,
+            mebibytes(own.anonymous),
+            percent.anonymous
+        );
+        percent.resident
+    };
+    row("caches everything", 32, all);
     let mut most = 0;
     for id in thirds {
-        let (own, percent) = {
-            let own = memory(&fleet, id)?;
-            (own, own * 100 / all.max(1))
-        };
+        let own = memory(&fleet, id)?;
         let shards = fleet.leases(Part::ControllerManager, |leases| leases.held_by(id).len());
-        println!("| scoped | {shards} | {:.1} | {percent} % |", mebibytes(own));
-        most = most.max(percent);
+        most = most.max(row("scoped", shards, own));
     }
     drop(fleet);
     ensure!(most <= BUDGET_PERCENT, "a third takes {most} %, more than {BUDGET_PERCENT} %");
@@ -124,9 +134,35 @@ fn is_looked_at(release: &Value, replicas: &[&str]) -> bool {
     condition(release, "Ready").0 == "True" && replicas.contains(&by)
 }
 
-fn memory(fleet: &Fleet, id: &str) -> anyhow::Result<u64> {
+/// Memory of a process, in bytes or in percent of another's.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    resident: u64,
+    /// The part of it that is in no file.
+    anonymous: u64,
+}
+
+impl Memory {
+    fn percent_of(self, other: Memory) -> Memory {
+        let percent = |own: u64, all: u64| own * 100 / all.max(1);
+        Memory {
+            resident: percent(self.resident, other.resident),
+            anonymous: percent(self.anonymous, other.anonymous),
+        }
+    }
+}
+
+fn memory(fleet: &Fleet, id: &str) -> anyhow::Result<Memory> {
     let replica = fleet.replicas.iter().find(|replica| replica.id == id).context("the replica has ended")?;
-    replica.process.resident_bytes().with_context(|| format!("reading the memory of {id}"))
+    let read = || {
+        Ok(Memory {
+            resident: replica.process.resident_bytes()?,
+            anonymous: replica.process.anonymous_bytes()?,
+        })
+    };
+    read().map_err(|error: std::io::Error| {
+        anyhow::Error::from(error).context(format!("reading the memory of {id}"))
+    })
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for people")]
