@@ -365,7 +365,7 @@ async fn pass(
         return Err(Broken);
     }
     let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
-        && !request.uri().path().contains("reviews");
+        && !["reviews", "/leases"].iter().any(|resource| request.uri().path().contains(resource));
     if !is_write {
         return forward(request, upstream).await;
     }

@@ -15,7 +15,7 @@ use convoy_runtime::{
     CacheScope, Clock, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, host_client,
     host_client_from,
 };
-use convoy_testkit::ControlPlane;
+use convoy_testkit::{ControlPlane, GitServer, Process};
 use http::{Method, StatusCode};
 use kube::Client;
 use kube::api::{
@@ -28,7 +28,7 @@ use tokio::runtime::Runtime;
 
 use super::proxy::{Fault, Proxy, Script, Side, Write};
 use crate::clock::JumpingClock;
-use crate::{Convoy, PATIENCE};
+use crate::{Convoy, PATIENCE, convoy_program};
 
 /// Where convoy's objects are.
 const NAMESPACE: &str = "default";
@@ -36,6 +36,8 @@ const NAMESPACE: &str = "default";
 const LOOK: Duration = Duration::from_millis(10);
 /// Who writes nothing for so long waits for something.
 const QUIET: Duration = Duration::from_millis(300);
+/// The same for a process that may have to wait for its leases first.
+const QUIET_LEASES: Duration = Duration::from_secs(5);
 /// Who has written nothing for so long after the end was reached writes no more.
 const STILL: Duration = Duration::from_millis(100);
 /// How far the clock is put forward each time that nothing happens: past each of convoy's waits in turn, up to
@@ -105,15 +107,20 @@ pub struct World {
     is_upgraded: bool,
     observer: Shutdown,
     _apiserver: Convoy,
+    observer_process: Option<Process>,
     _sandbox: Option<Convoy>,
-    _plane: Option<ControlPlane>,
+    plane: Option<ControlPlane>,
+    _git: Option<GitServer>,
     folder: TempDir,
 }
 
 /// One life of the controller-manager.
 #[derive(Debug)]
-struct Manager {
-    runtime: Runtime,
+enum Manager {
+    /// In this process, on a runtime of its own, which is dropped to kill it.
+    Inside(Runtime),
+    /// A process of its own.
+    Process { _killed_with_it: Process },
 }
 
 fn identity(process: &'static str, number: usize) -> ProcessIdentity {
@@ -163,7 +170,8 @@ async fn create(api: &Api<DynamicObject>, object: Value) -> anyhow::Result<Dynam
 }
 
 impl World {
-    /// Starts all of it; a real kube-apiserver as target when asked for.
+    /// Starts all of it. When it is to be real the target is a real kube-apiserver, and the controller-manager and the
+    /// observer are processes of their own, whose clock nobody can put forward.
     ///
     /// # Errors
     /// When a part does not start.
@@ -198,7 +206,11 @@ impl World {
             "spec": {"kubeconfig": {"secretRef": {"name": "there"}}},
         });
         create(&of_convoy(&host, "Cluster", "clusters"), cluster).await?;
-        let url = format!("file://{}", at("apps").display());
+        let git = if is_real { Some(GitServer::start(folder.path())?) } else { None };
+        let url = match &git {
+            Some(git) => git.url("apps"),
+            None => format!("file://{}", at("apps").display()),
+        };
         let repository = json!({
             "apiVersion": convoy_api::API_VERSION, "kind": "GitRepository", "metadata": {"name": "apps"},
             "spec": {"url": url, "interval": "24h"},
@@ -217,10 +229,18 @@ impl World {
             is_upgraded: false,
             observer,
             _apiserver: apiserver,
+            observer_process: None,
             _sandbox: sandbox,
-            _plane: plane,
+            plane,
+            _git: git,
             folder,
         };
+        if is_real {
+            let kubeconfig = world.folder.path().join("convoy/admin.kubeconfig");
+            world.observer_process = Some(world.process("observer", &kubeconfig, "observer-0", &[])?);
+            world.start_manager(true)?;
+            return Ok(world);
+        }
         tokio::spawn(convoy_observer::run(ObserverOptions {
             client: world.host.clone(),
             identity: identity("observer", 0),
@@ -232,13 +252,47 @@ impl World {
             readiness: Readiness::default(),
             shutdown: world.observer.clone(),
         }));
-        world.start_manager(true).await?;
+        world.start_manager(true)?;
         Ok(world)
     }
 
-    async fn start_manager(&mut self, is_another: bool) -> anyhow::Result<()> {
+    fn is_real(&self) -> bool {
+        self.plane.is_some()
+    }
+
+    /// Starts convoy as a process, with short lease times.
+    fn process(
+        &self,
+        command: &str,
+        kubeconfig: &Path,
+        id: &str,
+        more: &[String],
+    ) -> anyhow::Result<Process> {
+        let mut arguments = vec![
+            command.to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--health-bind-address=127.0.0.1:0".to_owned(),
+            format!("--replica-id={id}"),
+            format!("--lease-namespace={NAMESPACE}"),
+            "--lease-duration=3s".to_owned(),
+            "--lease-renew-interval=1s".to_owned(),
+        ];
+        arguments.extend_from_slice(more);
+        let log = self.folder.path().join(format!("{id}.log"));
+        Ok(Process::start(&convoy_program(), &arguments, &log)?)
+    }
+
+    fn start_manager(&mut self, is_another: bool) -> anyhow::Result<()> {
         self.managers += usize::from(is_another);
         let identity = identity("controller-manager", self.managers);
+        if self.is_real() {
+            let kubeconfig = self.folder.path().join("host-proxy.kubeconfig");
+            std::fs::write(&kubeconfig, self.host_proxy.kubeconfig())?;
+            let store = format!("--render-store-url=file://{}", self.folder.path().join("store").display());
+            let process = self.process("controller-manager", &kubeconfig, &identity.replica_id, &[store])?;
+            self.manager = Some(Manager::Process { _killed_with_it: process });
+            return Ok(());
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let kubeconfig = self.host_proxy.kubeconfig().to_owned();
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
@@ -262,13 +316,15 @@ impl World {
             };
             let _ = run(options, Shutdown::new()).await;
         });
-        self.manager = Some(Manager { runtime });
+        self.manager = Some(Manager::Inside(runtime));
         Ok(())
     }
 
     fn kill_manager(&mut self) {
-        if let Some(manager) = self.manager.take() {
-            manager.runtime.shutdown_background();
+        match self.manager.take() {
+            Some(Manager::Inside(runtime)) => runtime.shutdown_background(),
+            // Dropping it kills it, as kill -9 does.
+            Some(Manager::Process { .. }) | None => {}
         }
     }
 
@@ -346,6 +402,7 @@ impl World {
         let began = Instant::now();
         let (mut written, mut last) = (self.script.len(), Instant::now());
         let mut waits = WAITS.iter();
+        let quiet = if self.is_real() { QUIET_LEASES } else { QUIET };
         let mut waited = Duration::ZERO;
         loop {
             if self.script.is_killed() {
@@ -356,7 +413,7 @@ impl World {
                     releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
                 }
                 self.script.revive();
-                self.start_manager(fault == Some(Fault::HandOver)).await?;
+                self.start_manager(fault == Some(Fault::HandOver))?;
                 last = Instant::now();
             }
             let now = self.script.len();
@@ -370,11 +427,18 @@ impl World {
                 (Some(_), Stage::Delete) => false,
                 (Some(release), _) => is_delivered(release),
             };
-            if is_there && last.elapsed() > STILL {
+            if is_there && last.elapsed() > self.still() {
                 return Ok(waited);
             }
-            if !is_there && last.elapsed() > QUIET {
-                if let Some(wait) = waits.next() {
+            if !is_there && last.elapsed() > quiet {
+                if self.is_real() && release.as_ref().is_some_and(waits_for_late_requests) {
+                    // As its condition says, when nobody wants to wait for that.
+                    let patch = json!({"spec": {"apply": {"deletionPolicy": "Orphan"}}});
+                    releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                } else if self.is_real() {
+                    // Nobody can put its clock forward: it is asked not to wait.
+                    self.annotate(name, "now").await?;
+                } else if let Some(wait) = waits.next() {
                     self.clock.jump(*wait);
                     waited += *wait;
                 }
@@ -438,7 +502,9 @@ impl World {
             inventories.items.iter().filter(|inventory| inventory.data["spec"]["releaseRef"]["name"] == name);
         let entries =
             own.flat_map(|inventory| inventory.data["spec"]["entries"].as_array().into_iter().flatten());
-        let maps = entries.filter(|entry| entry["kind"] == "ConfigMap");
+        // What may still be made late is remembered for longer than anybody waits where no clock can be put forward.
+        let maps = entries
+            .filter(|entry| entry["kind"] == "ConfigMap" && !(self.is_real() && entry["gone"] == true));
         Ok(maps.filter_map(|entry| entry["name"].as_str().map(str::to_owned)).collect())
     }
 
@@ -464,21 +530,47 @@ impl World {
         Ok(())
     }
 
+    /// Asks for a look; answers with what its echo will be.
+    async fn annotate(&self, name: &str, what: &str) -> anyhow::Result<String> {
+        let releases = of_convoy(&self.host, "Release", "releases");
+        let token = format!("{what}-{}-{:?}", self.script.len(), self.clock.monotonic());
+        let patch = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": token}}});
+        match releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            // It was deleted just now.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            patched => drop(patched?),
+        }
+        Ok(token)
+    }
+
     /// Asks for a look and waits until it was taken.
     async fn ask(&self, name: &str, what: &str) -> anyhow::Result<()> {
         let releases = of_convoy(&self.host, "Release", "releases");
-        let token = format!("{what}-{}", self.script.len());
-        let patch = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": token}}});
-        releases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        let token = self.annotate(name, what).await?;
         let began = Instant::now();
         loop {
             let release = releases.get(name).await?;
             if release.data["status"]["lastHandledReconcileAt"] == token.as_str() && is_delivered(&release) {
-                return Ok(());
+                break;
             }
             ensure!(began.elapsed() < PATIENCE, "no look was taken: {}", release.data["status"]);
             tokio::time::sleep(LOOK).await;
         }
+        // An event comes after the status that it tells of.
+        let (mut written, mut last) = (self.script.len(), Instant::now());
+        while last.elapsed() < self.still() {
+            if self.script.len() != written {
+                (written, last) = (self.script.len(), Instant::now());
+            }
+            ensure!(began.elapsed() < PATIENCE, "it does not come to rest");
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Who has written nothing for so long after the end was reached writes no more.
+    fn still(&self) -> Duration {
+        if self.is_real() { STILL * 5 } else { STILL }
     }
 
     /// No object was made twice, and none was deleted that should have stayed.
@@ -521,6 +613,12 @@ impl Drop for World {
         self.observer.trigger();
         self.kill_manager();
     }
+}
+
+/// Whether a deleted Release says that all is gone but what requests without an answer may still make.
+fn waits_for_late_requests(release: &DynamicObject) -> bool {
+    release.metadata.deletion_timestamp.is_some()
+        && release.data["status"]["conditions"].to_string().contains("all objects are gone, but")
 }
 
 /// Whether a Release says that its present spec is on the target.

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// How many objects the Releases have.
     #[arg(long, value_delimiter = ',', default_value = "1,3,50,1000")]
     sizes: Vec<usize>,
-    /// Deliver to a real kube-apiserver instead of a simulated target.
+    /// Kill real processes, and deliver to a real kube-apiserver instead of a simulated target.
     #[arg(long)]
     real: bool,
     /// Print each cell.
