@@ -116,7 +116,8 @@ impl World {
                 let minutes = usize::try_from(self.rng.between(1, 10)).unwrap_or(1);
                 if self.hub.restore(minutes) {
                     self.check.restored(self.hub.epochs(), now);
-                    self.no_start_until = now + LONGEST_LEASE;
+                    self.restored_at = now + self.rng.between(3, 30) * SEC;
+                    self.no_start_until = self.restored_at + LONGEST_LEASE;
                     // Who restores ends the replicas that could not hear of it.
                     let deaf = self.nodes.iter().filter(|node| {
                         node.is_stopped() || node.hub_cut_in || node.hub_cut_out || node.is_token_expired

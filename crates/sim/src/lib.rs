@@ -43,7 +43,7 @@
 //! | 22 flapping | one replica dies each 25 to 35 s |
 //! | 23 watches | late by up to 120 s, or with lost events and a new list afterwards |
 //! | 24 lagging cache | lists of leases from up to 120 s ago |
-//! | 25 restore | the API server is as it was up to 10 minutes ago, its revision too; nobody starts replicas for a lease duration, and those that hear nothing are ended |
+//! | 25 restore | the API server answers nobody for 3 to 30 s, then is as it was up to 10 minutes before, its revision too; nobody starts replicas for a lease duration, and those that hear nothing are ended |
 //! | 26 etcd in trouble | writes fail and reads do not, or all fail |
 //! | 27 labels | the shard's label is wrong, out of range or missing, until the API server repairs it |
 //! | 28 drift | delivered objects are changed, deleted, or made anew with another uid |

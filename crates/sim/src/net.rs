@@ -196,6 +196,12 @@ impl World {
         let is_target = matches!(op, Op::Target { .. });
         // Else whoever sent it gave it up, or is dead.
         let is_waited_for = Arc::strong_count(&slot) > 1;
+        if !is_target && now < self.restored_at {
+            self.disrupt_all(now);
+            let event = Event::Answer { slot, write, answer: Answer::Trouble };
+            sim.schedule.event_at(now + MS, event);
+            return;
+        }
         let answer = if is_target {
             self.target_answer(&wire, op, now)
         } else {

@@ -162,6 +162,7 @@ impl Runner {
             target_trouble: Trouble::default(),
             target_pace,
             hangs_until: 0,
+            restored_at: 0,
             poisoned: None,
             is_healed: false,
             calm_pid: None,

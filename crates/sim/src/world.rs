@@ -166,6 +166,8 @@ pub(crate) struct World {
     /// The usual time that a target takes.
     pub(crate) target_pace: Nanos,
     pub(crate) hangs_until: Nanos,
+    /// Until when the API server is being restored, and answers nobody.
+    pub(crate) restored_at: Nanos,
     pub(crate) poisoned: Option<u32>,
     pub(crate) is_healed: bool,
     /// The process that is told to stop while all else is calm.

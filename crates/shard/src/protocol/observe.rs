@@ -21,7 +21,9 @@ impl Protocol {
         actions: &mut Vec<Action>,
     ) {
         if !is_consistent && version < self.list_version {
-            // From a server whose cache lags: what it does not have may be newer than it.
+            // From a server whose cache lags: what it does not have may be newer than it. Or the store went back:
+            // then what this process holds may be free for others.
+            self.wants_list = Some(true);
             return;
         }
         let went_back = is_consistent && version < self.list_version;

@@ -90,7 +90,7 @@ impl Protocol {
 
     fn acquire(&mut self, shard: u32, now: Moment, actions: &mut Vec<Action>) {
         let key = LeaseKey::Shard(shard);
-        if !self.hears(now) || !self.may_write(&key, now) {
+        if !self.hears(now) || now.monotonic < self.acquires_from || !self.may_write(&key, now) {
             return;
         }
         let how = match self.seen.get(&key) {

@@ -65,6 +65,12 @@ pub(super) enum Phase {
     Ended,
 }
 
+/// After so many observe intervals everybody has noticed that the API server was restored from a backup.
+///
+/// While it was being restored it answered nobody. Who acquired a lease after the backup finds it free, or another's,
+/// with the first reads afterwards. Who sees it so cannot know that somebody had acquired it, and leaves it for so long.
+pub(super) const RESTORE_IS_NOTICED: u32 = 2;
+
 /// What a write that is under way is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
@@ -90,6 +96,8 @@ pub struct Protocol {
     pub(super) heard: Option<Duration>,
     pub(super) is_listing: bool,
     pub(super) has_failed_to_list: bool,
+    /// On the monotonic clock: from when on leases are acquired; see [`RESTORE_IS_NOTICED`].
+    pub(super) acquires_from: Duration,
     /// A read that is wanted at once; whether a cache's answer will not do.
     pub(super) wants_list: Option<bool>,
     pub(super) next_list: Duration,
@@ -150,6 +158,7 @@ impl Protocol {
             heard: None,
             is_listing: false,
             has_failed_to_list: false,
+            acquires_from: Duration::ZERO,
             wants_list: Some(true),
             next_list: now.monotonic,
             next_renew: now.monotonic,
@@ -197,6 +206,9 @@ impl Protocol {
             Event::Tick => {}
             Event::Listed { sent, is_consistent, version, leases } => {
                 self.is_listing = false;
+                if self.has_failed_to_list && !self.settings.is_sole {
+                    self.acquires_from = now.monotonic + self.settings.observe_interval * RESTORE_IS_NOTICED;
+                }
                 self.has_failed_to_list = false;
                 self.heard = Some(now.monotonic);
                 self.take_in_list(sent, is_consistent, version, &leases, now, &mut actions);
@@ -453,6 +465,7 @@ impl Protocol {
         if let (Phase::Acting, Some(sent)) = (self.phase, self.member_renewed) {
             consider(sent.monotonic + hold_until);
         }
+        consider(self.acquires_from);
         if self.disagreement.is_some() {
             consider(self.announce_at);
         }

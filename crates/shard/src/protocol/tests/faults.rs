@@ -198,6 +198,47 @@ fn i5_case25_a_store_that_was_restored_is_not_believed_as_to_who_may_act() {
     world.assert_covered();
 }
 
+/// The backup is so young that it lacks little more than one acquisition: nobody but who acquired has seen a later
+/// version.
+#[test]
+fn i1_case25_who_acquired_after_the_backup_hears_of_the_restore_before_others_acquire() {
+    // When the others last read the leases makes the difference.
+    for phase in 0..20 {
+        let mut world = two();
+        world.run_for(ms(100 * phase));
+        restored_to_before_an_acquisition(&mut world);
+    }
+}
+
+fn restored_to_before_an_acquisition(world: &mut World) {
+    let third = world.start(World::settings("s", 4));
+    world.run_until_that(s(60), |world| {
+        world.store.leases.iter().any(|(key, lease)| {
+            matches!(key, LeaseKey::Shard(_)) && lease.holder.is_none() && lease.boot_id.is_none()
+        })
+    });
+    let mut backup = world.store.snapshot();
+    let free: Vec<u32> = (0..4)
+        .filter(|shard| backup.1.get(&LeaseKey::Shard(*shard)).is_some_and(|lease| lease.holder.is_none()))
+        .collect();
+    // Nor does it know of the one that acquires: others want its shards at once.
+    backup.1.remove(&LeaseKey::Member("s".into()));
+    world.run_until_that(s(60), |world| free.iter().any(|shard| world.shards_of(third).contains(shard)));
+    let now = world.now;
+    world.store.restore(backup, now);
+    for replica in &mut world.replicas {
+        replica.network.is_cut = true;
+    }
+    world.run_for(s(6));
+    // It hears of it last, but within an observe interval.
+    for replica in [0, 1, third] {
+        world.replicas[replica].network.is_cut = false;
+        world.run_for(ms(900));
+    }
+    world.run_for(s(90));
+    world.assert_covered();
+}
+
 #[test]
 fn i1_case15_a_shard_lease_that_was_deleted_is_acted_on_only_after_a_whole_duration() {
     let mut world = two();
