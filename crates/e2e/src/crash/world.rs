@@ -516,7 +516,10 @@ impl World {
         self.ask(name, "first").await?;
         let writes = self.script.writes(mark);
         let touched: Vec<&Write> = writes.iter().filter(|write| write.side == Side::Target).collect();
-        ensure!(touched.is_empty(), "a look at rest writes to the target: {touched:?}");
+        if !touched.is_empty() {
+            let release = of_convoy(&self.host, "Release", "releases").get(name).await?;
+            bail!("a look at rest writes to the target: {touched:?}; {}", release.data["status"]);
+        }
         let mark = self.script.len();
         self.ask(name, "second").await?;
         // A Cluster and a source are looked at on their own schedules, and a status says when a Release was.

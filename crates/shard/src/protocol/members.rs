@@ -235,7 +235,9 @@ impl Protocol {
         self.seen.iter().filter_map(move |(key, seen)| {
             let LeaseKey::Member(id) = key else { return None };
             let info = seen.lease.member.as_ref()?;
-            let is_peer = *id != self.settings.replica_id && seen.lease.holder.as_ref() == Some(id);
+            // No replica takes its name off: a person did, and whose lease it is does not know yet.
+            let is_its_own = seen.lease.holder.as_ref().is_none_or(|holder| holder == id);
+            let is_peer = *id != self.settings.replica_id && is_its_own;
             (is_peer && !self.has_ended(seen, now)).then_some((id, &seen.lease, info))
         })
     }

@@ -19,6 +19,9 @@ pub(crate) struct Arguments {
     /// Kill real processes, and deliver to a real kube-apiserver instead of a simulated target.
     #[arg(long)]
     real: bool,
+    /// Begin with the cell of this number, of those that are chosen.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    from: usize,
     /// Print each cell.
     #[arg(long)]
     verbose: bool,
@@ -56,7 +59,7 @@ async fn go(arguments: &Arguments) -> anyhow::Result<()> {
     let chosen = sample(all, arguments.cells.unwrap_or(usize::MAX));
     println!("{} cells", chosen.len());
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    for (number, cell) in chosen.iter().enumerate() {
+    for (number, cell) in chosen.iter().enumerate().skip(arguments.from) {
         let Some(fault) = cell.fault else { continue };
         let row = rows.entry(format!("{fault:?}")).or_default();
         row.cells += 1;
