@@ -40,6 +40,8 @@ pub mod reason {
     pub const DEPENDENCY_NOT_FOUND: &str = "DependencyNotFound";
     /// An object that the spec names is not ready.
     pub const DEPENDENCY_NOT_READY: &str = "DependencyNotReady";
+    /// Releases wait for each other by `spec.dependsOn`.
+    pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
     /// The spec contradicts itself or asks for what is not allowed.
     pub const INVALID_SPEC: &str = "InvalidSpec";
 
@@ -93,6 +95,12 @@ pub mod reason {
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
     /// The objects did not become healthy within `spec.apply.timeout`.
     pub const HEALTH_TIMEOUT: &str = "HealthTimeout";
+    /// An earlier revision is being delivered again.
+    pub const ROLLING_BACK: &str = "RollingBack";
+    /// An earlier revision is on the target; the message says which one, and why.
+    pub const ROLLED_BACK: &str = "RolledBack";
+    /// An earlier revision cannot be delivered: it is not in the history, or not in the render store.
+    pub const ROLLBACK_FAILED: &str = "RollbackFailed";
 
     /// The observer sees all objects as they were applied.
     pub const IN_SYNC: &str = "InSync";

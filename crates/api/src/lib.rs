@@ -21,6 +21,7 @@ mod object;
 mod oci_registry;
 mod release;
 mod release_inventory;
+mod rollback;
 mod schema;
 
 pub use artifact::{Artifact, tree_digest};
@@ -38,13 +39,15 @@ pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};
 pub use oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
 pub use release::{
-    ApplyPolicy, ConflictPolicy, DeletionPolicy, DriftMode, DriftPolicy, GitSource, HelmRender, HelmSource,
-    HistoryEntry, ManifestsRender, OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource,
-    ReleaseSpec, ReleaseStatus, ValuesKind, ValuesReference, WriterStatus,
+    ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, FailureAction,
+    FailurePolicy, FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender,
+    OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus,
+    RollbackStatus, ValuesKind, ValuesReference, WriterStatus,
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,
 };
+pub use rollback::{ReleaseRollback, RollbackRequest};
 
 /// The API group of all kinds.
 pub const GROUP: &str = "convoy.kumodo.io";
@@ -84,6 +87,12 @@ pub mod annotation {
     /// On sources and Releases: reconcile now. The value is echoed in
     /// `status.lastHandledReconcileAt`; any change of it asks anew.
     pub const RECONCILE_AT: &str = "convoy.kumodo.io/reconcile-at";
+    /// On Releases: apply all objects anew, also those that are as they should be. The value is echoed in
+    /// `status.lastHandledForceAt`; any change of it asks anew.
+    pub const FORCE_AT: &str = "convoy.kumodo.io/force-at";
+    /// On Releases: go back to an earlier revision. Written by `POST …/releases/<name>/rollback`; the value is echoed
+    /// in `status.lastHandledRollback`, and removing it ends the rollback.
+    pub const ROLLBACK: &str = "convoy.kumodo.io/rollback";
     /// On target objects: `Disabled` keeps the object when it leaves the bundle or the Release is deleted.
     pub const PRUNE: &str = "convoy.kumodo.io/prune";
     /// The value of [`PRUNE`] that keeps the object.

@@ -45,10 +45,59 @@ pub struct ReleaseSpec {
     /// What is done about objects that were changed on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftPolicy>,
-    /// How many revisions the history in the status keeps. Default: 10.
+    /// What is done when a delivery fails: an object is refused, a hook fails, or health does not come in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<FailurePolicy>,
+    /// Releases that have to be ready before anything new is delivered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 32))]
+    pub depends_on: Vec<Dependency>,
+    /// How many revisions the history in the status keeps; the last healthy one before them stays, too. Default:
+    /// 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 50))]
     pub history_limit: Option<u32>,
+}
+
+/// A Release that has to be ready first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Dependency {
+    /// Name of the Release, in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// A CEL expression that is true when the Release is ready enough; the Release is the variable object.
+    /// Default: its condition Ready is True for its present spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub ready_when: Option<String>,
+}
+
+/// What is done when a delivery fails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailurePolicy {
+    /// What is done when the retries are used up: Retry and Stop leave what is on the target as it is, Rollback goes
+    /// back to the last healthy revision. Default: Retry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<FailureAction>,
+    /// How often a failed delivery is tried again, with growing pauses. An object that the target will never
+    /// take is not tried again. Default: without end for Retry, 3 for Rollback and Stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub retries: Option<u32>,
+}
+
+/// What is done about a delivery that failed again and again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FailureAction {
+    /// It is tried again; nothing more happens when the retries are used up.
+    #[default]
+    Retry,
+    /// The last healthy revision is delivered again.
+    Rollback,
+    /// Nothing more happens.
+    Stop,
 }
 
 /// Where objects come from: exactly one field is set.
@@ -314,6 +363,21 @@ impl ReleaseSpec {
         self.apply.as_ref().and_then(|apply| apply.deletion_policy).unwrap_or_default()
     }
 
+    /// What is done when a delivery failed for the last time.
+    pub fn failure_action(&self) -> FailureAction {
+        self.on_failure.as_ref().and_then(|policy| policy.action).unwrap_or_default()
+    }
+
+    /// How often a failed delivery is tried again; none for without end.
+    pub fn failure_retries(&self) -> Option<u32> {
+        const DEFAULT_RETRIES: u32 = 3;
+        let given = self.on_failure.as_ref().and_then(|policy| policy.retries);
+        match self.failure_action() {
+            FailureAction::Retry => given,
+            FailureAction::Rollback | FailureAction::Stop => Some(given.unwrap_or(DEFAULT_RETRIES)),
+        }
+    }
+
     /// What is done about objects that were changed on the target.
     pub fn drift_mode(&self) -> DriftMode {
         self.drift.as_ref().and_then(|drift| drift.mode).unwrap_or_default()
@@ -367,6 +431,12 @@ pub struct ReleaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub history: Vec<HistoryEntry>,
+    /// The delivery that failed; absent when none did since the spec, the source or a request changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureStatus>,
+    /// The earlier revision that is on the target, or is to be, instead of what the source says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<RollbackStatus>,
     /// When the bundle that is on the target was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::date_time")]
@@ -374,6 +444,12 @@ pub struct ReleaseStatus {
     /// The value of the annotation convoy.kumodo.io/reconcile-at that was last acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
+    /// The value of the annotation convoy.kumodo.io/force-at that was last acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_force_at: Option<String>,
+    /// The value of the annotation convoy.kumodo.io/rollback that was last acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_rollback: Option<String>,
     /// Text for people that the chart renders (Helm's NOTES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
@@ -422,6 +498,12 @@ pub struct HistoryEntry {
     /// Digest of the bundle; the render store holds it.
     #[serde(default)]
     pub bundle_digest: String,
+    /// Namespace on the target of objects that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_namespace: Option<String>,
+    /// The revision that this one went back to; absent when it was no rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback_to: Option<i64>,
     /// How it ended.
     pub outcome: Outcome,
     /// When it began.
@@ -435,6 +517,60 @@ pub struct HistoryEntry {
     /// What there is to say about it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+/// A delivery that failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureStatus {
+    /// Its revision in the history.
+    pub revision: i64,
+    /// Revision of the source.
+    #[serde(default)]
+    pub source_revision: String,
+    /// Digest of the bundle.
+    #[serde(default)]
+    pub bundle_digest: String,
+    /// Why it failed last, in a word.
+    #[serde(default)]
+    pub reason: String,
+    /// Why it failed last.
+    #[serde(default)]
+    pub message: String,
+    /// How often it failed.
+    pub count: i64,
+    /// When it failed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub last_time: Option<Time>,
+    /// When it is tried again; absent when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub next_time: Option<Time>,
+}
+
+/// An earlier revision that is delivered instead of what the source says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RollbackStatus {
+    /// Its revision in the history.
+    pub revision: i64,
+    /// Its revision of the source.
+    #[serde(default)]
+    pub source_revision: String,
+    /// Digest of its bundle.
+    #[serde(default)]
+    pub bundle_digest: String,
+    /// Namespace on the target of objects that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_namespace: Option<String>,
+    /// Whether someone asked for it, rather than spec.onFailure.
+    #[serde(default)]
+    pub requested: bool,
+    /// Digest of the source's bundle that is not delivered meanwhile; another one ends the rollback. Empty until the
+    /// source gives one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instead_of: String,
 }
 
 /// How a delivery ended, or that it has not.

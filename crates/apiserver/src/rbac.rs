@@ -234,7 +234,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
             json!([
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
-                {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds}
+                {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
+                create("convoy.kumodo.io", &["releases/rollback"])
             ]),
         ),
         role(
@@ -242,7 +243,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
             json!([
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
-                {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds}
+                {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
+                create("convoy.kumodo.io", &["releases/rollback"])
             ]),
         ),
         role(

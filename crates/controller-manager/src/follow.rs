@@ -156,6 +156,7 @@ mod tests {
     use crate::cluster::{Cause, Circuits, Contact, Outcome};
     use crate::duties::Unowned;
     use crate::host::Host;
+    use crate::release::dependents::Dependents;
     use crate::release::index::InventoryIndex;
     use crate::release::{Look, Memory};
     use crate::sources::Sources;
@@ -274,6 +275,7 @@ mod tests {
             releases: stores.releases.clone(),
             inventories: stores.inventories.clone(),
             index: Arc::new(InventoryIndex::default()),
+            dependents: Arc::new(Dependents::new(Arc::clone(&queues.releases))),
             clusters: stores.clusters.clone(),
             sources: Sources { repositories: stores.repositories.clone(), artifacts },
             targets: targets.clone(),

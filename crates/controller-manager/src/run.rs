@@ -28,6 +28,7 @@ use crate::host::Host;
 use crate::observers::ObserverLeases;
 use crate::oci_registry::OciRegistries;
 use crate::release::Releases;
+use crate::release::dependents::Dependents;
 use crate::release::index::{InventoryIndex, release_of};
 use crate::sources::Sources;
 use crate::targets::Targets;
@@ -106,7 +107,14 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     let (queues, known_releases) = queues(&options.clock, &circuits);
     let index = Arc::new(InventoryIndex::default());
     let known_artifacts: Arc<OnceLock<Arc<Artifacts>>> = Arc::default();
-    let watched = Watched { queues: &queues, index: &index, artifacts: &known_artifacts };
+    let mut dependents = Dependents::new(Arc::clone(&queues.releases));
+    if options.cache_scope == CacheScope::OwnShards {
+        dependents =
+            dependents.watching(options.client.clone(), Arc::clone(&options.clock), shutdown.clone());
+    }
+    let dependents = Arc::new(dependents);
+    let watched =
+        Watched { queues: &queues, index: &index, dependents: &dependents, artifacts: &known_artifacts };
     let (stores, looked) = watch(&options, &shutdown, watched, &mut tasks);
     // Set once.
     let _ = known_releases.set(stores.releases.clone());
@@ -174,6 +182,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         releases: stores.releases.clone(),
         inventories: stores.inventories.clone(),
         index,
+        dependents,
         clusters: stores.clusters.clone(),
         sources: Sources { repositories: stores.repositories.clone(), artifacts: Arc::clone(&artifacts) },
         targets: targets.clone(),
@@ -313,6 +322,7 @@ impl Stores {
 struct Watched<'a> {
     queues: &'a Queues,
     index: &'a Arc<InventoryIndex>,
+    dependents: &'a Arc<Dependents>,
     /// Set before any shard is opened.
     artifacts: &'a Arc<OnceLock<Arc<Artifacts>>>,
 }
@@ -322,7 +332,7 @@ struct Watched<'a> {
 fn watch(
     options: &Options,
     shutdown: &Shutdown,
-    Watched { queues, index, artifacts }: Watched<'_>,
+    Watched { queues, index, dependents, artifacts }: Watched<'_>,
     tasks: &mut Supervisor,
 ) -> (Stores, LookedShards) {
     let caches = ShardCaches::new(
@@ -334,7 +344,9 @@ fn watch(
         &options.metrics,
     );
     let (queue, of_clusters) = (Arc::clone(&queues.releases), Arc::clone(&queues.clusters));
+    let dependents = Arc::clone(dependents);
     let (releases, feed) = caches.watch::<Release, _>(move |change| {
+        dependents.follow(change);
         if change.cause == Cause::ShardLost {
             return;
         }

@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// Print who owns which shard. Exit code 0: every shard has a live owner; 1: some have none; 2: it could
     /// not be found out.
     Shards(ShardsCommand),
+    /// Let a Release go back to an earlier revision of its history. It stays there until its source or its spec
+    /// changes.
+    Rollback(Rollback),
     /// Print the completion script of a shell.
     Completion(Completion),
 }
@@ -296,6 +299,51 @@ pub(crate) enum Output {
     /// YAML.
     Yaml,
     /// Names only, one a line.
+    Name,
+}
+
+/// Let a Release go back to an earlier revision.
+#[derive(Debug, Args)]
+pub(crate) struct Rollback {
+    /// Name of the Release.
+    #[arg(value_name = "RELEASE")]
+    pub(crate) release: String,
+    /// The revision, a number from status.history. Default: the last healthy one before the current one.
+    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
+    pub(crate) to: Option<i64>,
+    /// Only ask the API server whether it would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the API server's answer instead of a sentence.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<ObjectOutput>,
+    #[command(flatten)]
+    pub(crate) target: Connection,
+}
+
+/// Which API server and namespace a command speaks of, as kubectl has it.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// The kubeconfig of the API server that holds convoy's objects. Default: ~/.kube/config, else the service
+    /// account of the pod.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. Default: its current one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace. Default: that of the context, else default.
+    #[arg(short, long, value_parser = dns_label, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+}
+
+/// How a command prints one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectOutput {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Its name only.
     Name,
 }
 

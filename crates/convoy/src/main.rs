@@ -8,6 +8,7 @@ mod bad_flag;
 mod command_line_docs;
 mod demo;
 mod processes;
+mod rollback;
 mod sandbox;
 mod sharding;
 mod shards;
@@ -64,6 +65,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Command::Shards(shards) = &arguments.command {
         return Ok(runtime.block_on(shards::run(shards, &RealClock::new())));
     }
+    if let Command::Rollback(rollback) = &arguments.command {
+        return runtime.block_on(rollback::run(rollback)).map(|()| ExitCode::SUCCESS);
+    }
     let ended = runtime.block_on(serve(&arguments.command));
     // Blocking fetches that outlive the shutdown are not waited for.
     runtime.shutdown_background();
@@ -83,14 +87,14 @@ async fn serve(command: &Command) -> anyhow::Result<()> {
             processes::controller_manager(arguments, clock, &shutdown).await
         }
         Command::Observer(arguments) => processes::observer(arguments, clock, &shutdown).await,
-        Command::Template(_) | Command::Completion(_) | Command::Shards(_) => Ok(()),
+        Command::Template(_) | Command::Completion(_) | Command::Shards(_) | Command::Rollback(_) => Ok(()),
     }
 }
 
 /// Starts logging. The demo tells its own story, and so do commands that print an answer.
 fn start_logs(arguments: &Arguments) -> anyhow::Result<()> {
     let default = match arguments.command {
-        Command::Demo(_) | Command::Shards(_) => "error",
+        Command::Demo(_) | Command::Shards(_) | Command::Rollback(_) => "error",
         // kube's own line about a failed request says less than ours, which follows.
         _ => "info,kube_client::client::builder=off",
     };

@@ -269,7 +269,7 @@ impl Handler for Api {
 }
 
 /// What the registry has to know of a call.
-fn context(call: &Call, manager: Option<&String>) -> RequestContext {
+pub(crate) fn context(call: &Call, manager: Option<&String>) -> RequestContext {
     RequestContext {
         user: UserInfo {
             name: call.user.name.clone(),

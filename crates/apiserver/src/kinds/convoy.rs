@@ -1,16 +1,18 @@
 //! convoy's own kinds: their definitions and strategies.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use convoy_api::{GROUP, KindInfo, Scope as ApiScope, VERSION, label};
+use convoy_api::{GROUP, KindInfo, ReleaseRollback, Scope as ApiScope, VERSION, label};
+use convoy_cel::Expression;
 use convoy_meta::{FieldError, GroupResource, Status, validation};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
 use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
 use serde_json::Value;
 
-use super::{epochs, shard_label, sharding};
+use super::{epochs, rollback, shard_label, sharding};
 
 /// A schema of convoy's own that cannot be used: a fault of the program.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +55,11 @@ pub fn schemas() -> Vec<(String, Value)> {
     let counted = convoy_api::sharding::KIND;
     let list = format!("{counted}List");
     let count = openapi::custom_resource_schemas(GROUP, VERSION, counted, &list, Some(&sharding::schema()));
-    all.iter().flat_map(of).chain(count).collect()
+    let rollback = ReleaseRollback::KIND;
+    let list = format!("{rollback}List");
+    let rollback =
+        openapi::custom_resource_schemas(GROUP, VERSION, rollback, &list, Some(&ReleaseRollback::schema()));
+    all.iter().flat_map(of).chain(count).chain(rollback).collect()
 }
 
 fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, DefinitionError> {
@@ -68,6 +74,9 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
     def.categories = info.categories.iter().map(|name| (*name).to_owned()).collect();
     if info.has_status {
         def.subresources.push(Subresource::status());
+    }
+    if kind == "Release" {
+        def.subresources.push(rollback::subresource());
     }
     def.schema =
         Some(Structural::new(&info.schema).map_err(|source| DefinitionError::Structural { kind, source })?);
@@ -261,6 +270,33 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["spec.interval", "spec.apply.timeout"] {
         duration(object, field, errors);
     }
+    depends_on(object, errors);
+}
+
+/// Each dependency is named once, is another Release, and can be judged.
+fn depends_on(object: &Value, errors: &mut Vec<FieldError>) {
+    let own = at(object, "metadata.name").and_then(Value::as_str);
+    let mut seen = BTreeSet::new();
+    let all = at(object, "spec.dependsOn").and_then(Value::as_array);
+    for (index, dependency) in all.into_iter().flatten().enumerate() {
+        let path = format!("spec.dependsOn[{index}]");
+        let field = |name: &str| dependency.get(name).and_then(Value::as_str);
+        if let Some(name) = field("name") {
+            let path = format!("{path}.name");
+            if let Some(fault) = validation::dns1123_subdomain(name).first() {
+                errors.push(FieldError::invalid(path, name, fault.as_str()));
+            } else if Some(name) == own {
+                errors.push(FieldError::invalid(path, name, "a Release cannot wait for itself"));
+            } else if !seen.insert(name) {
+                errors.push(FieldError::duplicate(path, name));
+            }
+        }
+        if let Some(text) = field("readyWhen")
+            && let Err(error) = Expression::compile(text)
+        {
+            errors.push(FieldError::invalid(format!("{path}.readyWhen"), text, error.to_string()));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -337,6 +373,35 @@ mod tests {
             faults("Release", climbing),
             ["spec.source.git.path: Invalid value: \"../x\": must not leave the repository"]
         );
+    }
+
+    #[test]
+    fn what_a_release_waits_for_is_another_one_that_can_be_judged() {
+        let faults = |depends_on: Value| {
+            faults(
+                "Release",
+                json!({
+                    "clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}},
+                    "dependsOn": depends_on,
+                }),
+            )
+        };
+        let when = "object.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')";
+        assert!(faults(json!([{"name": "db", "readyWhen": when}, {"name": "cache"}])).is_empty());
+        for (depends_on, path, why) in [
+            (json!([{"name": "a"}]), "spec.dependsOn[0].name", "cannot wait for itself"),
+            (json!([{"name": "b"}, {"name": "b"}]), "spec.dependsOn[1].name", "Duplicate"),
+            (json!([{"name": "B"}]), "spec.dependsOn[0].name", "lowercase"),
+            (
+                json!([{"name": "b", "readyWhen": "object."}]),
+                "spec.dependsOn[0].readyWhen",
+                "no CEL expression",
+            ),
+            (json!([{"name": "b", "readyWhen": "self.ready"}]), "spec.dependsOn[0].readyWhen", "no variable"),
+        ] {
+            let found = faults(depends_on);
+            assert!(found.len() == 1 && found[0].starts_with(path) && found[0].contains(why), "{found:?}");
+        }
     }
 
     #[test]

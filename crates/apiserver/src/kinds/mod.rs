@@ -6,6 +6,7 @@ pub mod convoy;
 mod core_strategies;
 mod epochs;
 pub mod reviews;
+pub mod rollback;
 pub(crate) mod shard_label;
 pub mod sharding;
 mod workload_columns;

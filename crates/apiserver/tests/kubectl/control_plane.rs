@@ -100,6 +100,7 @@ pub(crate) async fn start_with(folder: &Path, port: u16, setup: Setup) -> Result
     let api = api.connect(GroupResource::new("", "serviceaccounts"), "token", tokens);
     let api = kinds::reviews::serve(api, &authenticator, &authorizer);
     let api = kinds::sharding::serve(api, shards);
+    let api = kinds::rollback::serve(api);
     let server = ServerBuilder::new(([127, 0, 0, 1], port).into(), certificate, Arc::new(api), now.clone())
         .authenticator(authenticator)
         .authorizer(authorizer)

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use convoy_api::{
-    ConditionStatus, DriftMode, ReleaseSpec, ReleaseStatus, condition_status, condition_type, find_condition,
-    reason,
+    Condition, ConditionStatus, DriftMode, ReleaseSpec, ReleaseStatus, condition_status, condition_type,
+    find_condition, reason,
 };
 use convoy_apply::{Class, Failure};
 use convoy_runtime::Backoff;
@@ -56,6 +56,11 @@ impl Hold {
             SLOW.wait(count, spread)
         };
         Hold { attempt: attempt.to_owned(), failures: count, until: now.saturating_add(wait) }
+    }
+
+    /// The pause after a delivery that did not bring health in time, for the n-th time.
+    pub(crate) fn of_health(count: u32) -> Duration {
+        SLOW.wait(count, u64::from(count))
     }
 
     /// How long still not to try an attempt; none when it may be tried.
@@ -129,8 +134,9 @@ pub(crate) enum HealthGate {
     Open,
     /// It is waited for, for this long still.
     Waiting { message: String, remaining: Duration },
-    /// It is not healthy.
-    Closed { reason: String, message: String },
+    /// It is not healthy. `is_over`: it had its time, so that this counts as a failure; else it still has `remaining`
+    /// of it, or was healthy before.
+    Closed { reason: String, message: String, is_over: bool, remaining: Duration },
     /// It cannot be told.
     Unknown { reason: String, message: String },
 }
@@ -153,17 +159,21 @@ pub(crate) fn health_gate(
     let verdict = healthy.map(|condition| (condition.status.as_str(), condition));
     let waited = now.duration_since(applied).unsigned_abs();
     let remaining = spec.apply_timeout().as_std().saturating_sub(waited);
+    // What the observer did not look at may well be healthy.
+    let is_over = remaining.is_zero() && is_seen && !had_succeeded;
+    let closed = |condition: &Condition| HealthGate::Closed {
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        is_over,
+        remaining,
+    };
     match verdict {
         Some(("True", _)) if is_seen => HealthGate::Open,
-        Some(("False", condition)) if is_seen && condition.reason == reason::DEGRADED => {
-            HealthGate::Closed { reason: condition.reason.clone(), message: condition.message.clone() }
-        }
+        Some(("False", condition)) if is_seen && condition.reason == reason::DEGRADED => closed(condition),
         Some(("Unknown", condition)) if condition.reason == reason::CLUSTER_UNREACHABLE => {
             HealthGate::Unknown { reason: condition.reason.clone(), message: condition.message.clone() }
         }
-        Some(("False", condition)) if is_seen && had_succeeded => {
-            HealthGate::Closed { reason: condition.reason.clone(), message: condition.message.clone() }
-        }
+        Some(("False", condition)) if is_seen && had_succeeded => closed(condition),
         // A replica of the observer that just took over has to look first.
         _ if had_succeeded && !is_seen => HealthGate::Open,
         _ if remaining.is_zero() => {
@@ -176,6 +186,8 @@ pub(crate) fn health_gate(
                     "the objects did not become healthy within {}: {said}",
                     spec.apply_timeout()
                 ),
+                is_over,
+                remaining,
             }
         }
         _ => {
@@ -275,11 +287,17 @@ mod tests {
         );
         let degraded = status("Healthy", ConditionStatus::False, "Degraded", Some("b"));
         assert!(
-            matches!(gate(&degraded, false, 1), HealthGate::Closed { reason, .. } if reason == "Degraded")
+            matches!(gate(&degraded, false, 1), HealthGate::Closed { reason, is_over: false, .. } if reason == "Degraded")
+        );
+        assert!(matches!(gate(&degraded, false, 300), HealthGate::Closed { is_over: true, .. }));
+        assert!(
+            matches!(gate(&of_old, false, 301), HealthGate::Closed { is_over: false, .. }),
+            "what the observer did not see is no failure"
         );
         let progressing = status("Healthy", ConditionStatus::False, "Progressing", Some("b"));
         assert!(matches!(gate(&progressing, false, 1), HealthGate::Waiting { .. }));
-        assert!(matches!(gate(&progressing, true, 1), HealthGate::Closed { .. }));
+        assert!(matches!(gate(&progressing, false, 301), HealthGate::Closed { is_over: true, .. }));
+        assert!(matches!(gate(&progressing, true, 301), HealthGate::Closed { is_over: false, .. }));
         let no_objects = health_gate(&spec, &of_old, "b", 0, at(0), false, at(1));
         assert_eq!(no_objects, HealthGate::Open);
     }

@@ -82,6 +82,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) cluster: &'a StoreKey,
     pub(crate) connected: Connected,
     pub(crate) bundle: &'a Ready,
+    /// Namespace on the target of objects that name none.
+    pub(crate) namespace: &'a str,
     pub(crate) reapply: Reapply,
     /// Whether it was begun before; found out as it goes on.
     pub(crate) is_begun: bool,
@@ -330,6 +332,8 @@ impl Releases {
             HealthGate::Closed {
                 reason: reason::DEGRADED.to_owned(),
                 message: format!("{step} waits, and {before} do not become healthy: {said}"),
+                is_over: false,
+                remaining: timeout.as_std().saturating_sub(waited),
             }
         } else {
             HealthGate::Waiting {
@@ -582,7 +586,7 @@ impl Delivery<'_> {
                 name: metadata.name.clone().unwrap_or_default(),
             },
             policy: Policy {
-                target_namespace: Some(namespace_of(self.look.release)),
+                target_namespace: Some(self.namespace.to_owned()),
                 create_namespace: spec.create_namespace.unwrap_or(false),
                 prune: spec.prunes(),
                 allow_large_prune: is_set(ALLOW_PRUNE),

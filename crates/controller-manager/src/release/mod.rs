@@ -2,7 +2,11 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `reconcile` | one look at one Release: gather, decide, act |
+//! | `reconcile` | one look at one Release |
+//! | `pursue` | which bundle is to be on the target: gather, decide, act |
+//! | `failure` | what a failed delivery and a wish to go back lead to; pure |
+//! | `dependencies` | what a Release waits for |
+//! | `dependents` | who waits for which Release |
 //! | `prepare` | from the source to a bundle, rendered once and kept |
 //! | `deliver` | from a bundle to the target: plan, write-ahead, apply, prune, settle |
 //! | `hooks` | a chart's hooks, each run once |
@@ -19,12 +23,16 @@ mod decide;
 mod delete;
 mod delete_hooks;
 mod deliver;
+mod dependencies;
+pub(crate) mod dependents;
+mod failure;
 mod hooks;
 pub(crate) mod index;
 mod inventory;
 mod late;
 mod left;
 mod prepare;
+mod pursue;
 mod reconcile;
 mod status;
 
@@ -53,6 +61,7 @@ pub(crate) struct Releases {
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,
     pub(crate) index: Arc<index::InventoryIndex>,
+    pub(crate) dependents: Arc<dependents::Dependents>,
     pub(crate) clusters: Store<Cluster>,
     pub(crate) sources: Sources,
     pub(crate) targets: Targets,

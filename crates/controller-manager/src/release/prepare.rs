@@ -216,6 +216,28 @@ impl Releases {
         Ok(ready)
     }
 
+    /// A bundle that was delivered before, from memory or from the render store; none when it is not there any more.
+    pub(crate) async fn kept_bundle(
+        &self,
+        look: Look<'_>,
+        digest: &str,
+    ) -> Result<Option<Arc<Ready>>, StoreError> {
+        if let Some(ready) = self.prepared.get(digest) {
+            return Ok(Some(ready));
+        }
+        // It is never closed.
+        let _slot = self.prepared.slots.acquire().await;
+        let bundle = match self.store.bundle(digest).await {
+            // It was removed, so that it is not there any more.
+            Err(StoreError::Damaged { .. } | StoreError::NotADigest { .. }) => None,
+            found => found?,
+        };
+        let Some(bundle) = bundle else { return Ok(None) };
+        let ready = Arc::new(Ready::of(digest.to_owned(), bundle));
+        self.prepared.put(digest.to_owned(), Arc::clone(&ready), &**look.ownership);
+        Ok(Some(ready))
+    }
+
     /// The values that a Release takes from ConfigMaps and Secrets of its namespace.
     async fn values(&self, release: &Release) -> Result<Vec<ValuesText>, PrepareError> {
         let references = match &release.spec.render {

@@ -4,36 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{
-    ConditionStatus, Release, ReleaseStatus, annotation, condition_status, condition_type, finalizer,
-    find_condition, reason,
+    ConditionStatus, Release, ReleaseStatus, condition_status, condition_type, finalizer, find_condition,
+    reason,
 };
-use convoy_apply::PruneNote;
-use convoy_plan::Reapply;
 use convoy_runtime::{EventKind, Next, StoreKey};
 
-use super::decide::{DriftAction, HealthGate, Hold, health_gate};
+use super::decide::Hold;
 use super::delete::Deletion;
-use super::deliver::{Delivered, Delivery};
+use super::failure;
 use super::left::{Cleared, Left};
-use super::prepare::PrepareError;
-use super::status::{self, BundleFacts, Reached};
+use super::status::{self, Reached};
 use super::{Look, Releases};
 use crate::duties::Duties;
 use crate::host::{HostError, in_words};
-use crate::sources::{self, Unresolved};
-use crate::targets::Connected;
 
 /// How often a Release that waits for something without an event of its own is looked at.
-const WAIT: Duration = Duration::from_secs(30);
+pub(super) const WAIT: Duration = Duration::from_secs(30);
 
 /// Between two looks at what is waited for.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-
-/// What the spec names, found.
-struct Resolved {
-    connected: Connected,
-    source: sources::Resolved,
-}
 
 impl Releases {
     /// One look at the Release of a name: at what it is to be on the cluster that it names, when that is
@@ -169,245 +158,8 @@ impl Releases {
         })
     }
 
-    async fn look_at_source(&self, look: Look<'_>, left: &mut Vec<Left>) -> Result<Next, HostError> {
-        let resolved = match self.resolve(look) {
-            Ok(resolved) => resolved,
-            Err(stopped) => {
-                let (reached, next) = *stopped;
-                if let Some(reached) = reached {
-                    self.write_status(look, &reached).await?;
-                }
-                return Ok(next);
-            }
-        };
-        self.advance(look, resolved, left).await
-    }
-
-    /// Finds what the spec names; or says what is missing and when to look again.
-    fn resolve(&self, look: Look<'_>) -> Result<Resolved, Box<(Option<Reached>, Next)>> {
-        let (key, release) = (look.key, look.release);
-        let stop = |reason: &'static str, message: String| {
-            Box::new((Some(Reached::Resolved { reason, message, is_terminal: false }), Next::Done))
-        };
-        let cluster_key = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
-        let Some(cluster) = self.clusters.get(&cluster_key) else {
-            let message =
-                format!("there is no Cluster {cluster_key}, which spec.clusterRef names; create it");
-            return Err(stop(reason::DEPENDENCY_NOT_FOUND, message));
-        };
-        let source = self.sources.resolve(key, look.ownership.shard(), release).map_err(|unresolved| {
-            let Unresolved { reason, message, is_terminal } = unresolved;
-            Box::new((Some(Reached::Resolved { reason, message, is_terminal }), Next::Done))
-        })?;
-        let Some(connected) = self.target(&cluster_key, look.ownership) else {
-            if cluster.spec.suspend == Some(true) {
-                let message = format!("the Cluster {cluster_key} is suspended; what is on it stays");
-                return Err(Box::new((Some(Reached::Suspended { message }), Next::Done)));
-            }
-            let is_going = cluster.metadata.deletion_timestamp.is_some();
-            if !is_going && self.contacts.last(&cluster_key, &**look.ownership).is_none() {
-                // This replica has just begun to work on it: the status stays as the predecessor left it.
-                return Err(Box::new((None, Next::Wait(WAIT))));
-            }
-            if let Some(silence) = self.contacts.silence(&cluster_key) {
-                // The first answer brings the next look.
-                return Err(stop(
-                    reason::CLUSTER_UNREACHABLE,
-                    format!("the Cluster {cluster_key}: {silence}"),
-                ));
-            }
-            let conditions = cluster.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-            let ready =
-                find_condition(conditions, condition_type::READY).filter(|ready| ready.status != "True");
-            let (reason, said) = match ready {
-                Some(ready) if ready.reason == reason::KUBECONFIG_REFUSED => {
-                    (reason::DEPENDENCY_NOT_READY, ready.message.as_str())
-                }
-                Some(ready) if ready.reason == reason::CLUSTER_UNREACHABLE => {
-                    (reason::CLUSTER_UNREACHABLE, ready.message.as_str())
-                }
-                Some(ready) => (reason::DEPENDENCY_NOT_READY, ready.message.as_str()),
-                None => (reason::DEPENDENCY_NOT_READY, "it was not looked at yet"),
-            };
-            return Err(stop(reason, format!("the Cluster {cluster_key} is not in contact: {said}")));
-        };
-        Ok(Resolved { connected, source })
-    }
-
-    /// Renders, and delivers when there is something to deliver.
-    async fn advance(
-        &self,
-        look: Look<'_>,
-        resolved: Resolved,
-        left: &mut Vec<Left>,
-    ) -> Result<Next, HostError> {
-        let (key, release) = (look.key, look.release);
-        let revision = resolved.source.artifact.revision.clone();
-        let bundle = match self.prepare(look, &resolved.source, &resolved.connected.capabilities).await {
-            Ok(bundle) => bundle,
-            Err(PrepareError::Render { reason, message }) => {
-                let reached = Reached::Rendered { revision, reason, message, is_terminal: true };
-                self.write_status(look, &reached).await?;
-                return Ok(Next::After(release.spec.interval().as_std()));
-            }
-            Err(PrepareError::Missing { reason, message }) => {
-                let reached = Reached::Rendered { revision, reason, message, is_terminal: false };
-                self.write_status(look, &reached).await?;
-                return Ok(Next::Wait(WAIT));
-            }
-            Err(PrepareError::Failed { message }) => {
-                let reached =
-                    Reached::Rendered { revision, reason: reason::STORE_FAILED, message, is_terminal: false };
-                self.write_status(look, &reached).await?;
-                return Ok(Next::Retry);
-            }
-        };
-        let memory = self.recall(look);
-        let now = self.clock.monotonic();
-        let asked = reconcile_at(release).unwrap_or_default();
-        let attempt =
-            format!("{} {} {asked}", release.metadata.generation.unwrap_or_default(), bundle.digest);
-        if let Some(wait) = memory.hold.as_ref().and_then(|hold| hold.remaining(&attempt, now)) {
-            return Ok(Next::Wait(wait));
-        }
-        let current = status::known(release, memory.status.as_ref());
-        let mut drift = memory.drift;
-        let drift_action = drift.decide(&release.spec, &current, now);
-        self.remember(look, |memory| memory.drift = drift);
-        let reapply = if drift_action == DriftAction::Correct { Reapply::All } else { Reapply::None };
-        let cluster = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
-        let delivery = Delivery {
-            look,
-            cluster: &cluster,
-            connected: resolved.connected,
-            bundle: &bundle,
-            reapply,
-            is_begun: false,
-            is_rollback: false,
-            attempt: &attempt,
-        };
-        let delivered = self.deliver(delivery).await?;
-        let facts = |objects: usize, inventories: Vec<String>, is_fresh: bool| BundleFacts {
-            revision: revision.clone(),
-            digest: bundle.digest.clone(),
-            notes: bundle.notes.clone(),
-            objects,
-            inventories,
-            is_fresh,
-        };
-        let (facts, message) = match delivered {
-            Delivered::Moved => return Ok(Next::Done),
-            Delivered::Failed { failure, .. } if failure.is_not_owner() => {
-                return Err(HostError::not_owner(look.ownership.shard()));
-            }
-            Delivered::Failed { objects, inventories, failure } => {
-                let reached = Reached::Planned {
-                    bundle: facts(objects, inventories, false),
-                    reason: failure.reason,
-                    message: failure.message,
-                    is_terminal: failure.is_terminal,
-                };
-                if self.contacts.silence(&cluster).is_some() {
-                    // The first answer brings the next look, without any hold.
-                    self.remember(look, |memory| memory.hold = None);
-                    self.write_status(look, &reached).await?;
-                    return Ok(Next::Done);
-                }
-                let hold = Hold::after(memory.hold.as_ref(), &attempt, &failure.failures, now);
-                let wait = hold.until.saturating_sub(now);
-                self.remember(look, |memory| memory.hold = Some(hold));
-                if failure.failures.iter().any(|failure| failure.error.class.concerns_the_whole_target()) {
-                    self.contacts.doubt(cluster);
-                }
-                self.write_status(look, &reached).await?;
-                return Ok(Next::Wait(wait));
-            }
-            Delivered::Waiting { objects, inventories, waiting } => {
-                if drift_action == DriftAction::Correct {
-                    drift.corrected(now);
-                }
-                self.remember(look, |memory| {
-                    memory.drift = drift;
-                    memory.hold = None;
-                });
-                let next = waiting.next;
-                let bundle = facts(objects, inventories, false);
-                self.write_status(look, &Reached::Between { bundle, waiting }).await?;
-                return Ok(at_the_latest(Next::After(next), self.until_look_is_due(look)));
-            }
-            Delivered::Unchanged { objects, inventories } => {
-                let said = find_condition(&current.conditions, condition_type::APPLIED)
-                    .filter(|applied| applied.status == ConditionStatus::True.as_str())
-                    .map(|applied| applied.message.clone());
-                (
-                    facts(objects, inventories, false),
-                    said.unwrap_or_else(|| "all objects are on the target".to_owned()),
-                )
-            }
-            Delivered::Applied { objects, inventories, counts, notes } => {
-                if drift_action == DriftAction::Correct {
-                    drift.corrected(now);
-                    self.remember(look, |memory| memory.drift = drift);
-                }
-                let mut message = counts.to_string();
-                if !notes.is_empty() {
-                    message = format!("{message}; {}", PruneNote::in_words(&notes, 5));
-                }
-                for warning in &bundle.warnings {
-                    message = format!("{message}; {warning}");
-                }
-                tracing::info!(release = %key, revision, "applied: {counts}");
-                (facts(objects, inventories, true), message)
-            }
-        };
-        self.remember(look, |memory| memory.hold = None);
-        let cleared = self.clear_left(key, left).await?;
-        let waits = matches!(cleared, Cleared::Waits);
-        if let Cleared::Blocked(blocked) = cleared {
-            let reached = Reached::Planned {
-                bundle: facts,
-                reason: reason::PRUNE_FAILED,
-                message: blocked,
-                is_terminal: false,
-            };
-            self.write_status(look, &reached).await?;
-            return Ok(Next::Wait(WAIT));
-        }
-        let gate = self.gate(release, &current, &facts);
-        let next = match (&gate, drift_action) {
-            (HealthGate::Waiting { remaining, .. }, _) => Next::After(*remaining),
-            (_, DriftAction::Wait(wait)) => Next::After(wait),
-            _ => Next::After(release.spec.interval().as_std()),
-        };
-        self.write_status(look, &Reached::Applied { bundle: facts, gate, message }).await?;
-        let next = at_the_latest(next, self.until_look_is_due(look));
-        Ok(if waits { at_the_latest(next, WAIT) } else { next })
-    }
-
-    /// Until the status has to say anew that the Release was looked at: a look in between, which an event
-    /// brought, does not put that off.
-    fn until_look_is_due(&self, look: Look<'_>) -> Duration {
-        let known = status::known(look.release, self.recall(look).status.as_ref());
-        status::look_is_due(look.release, known.controller.as_ref(), self.clock.now())
-    }
-
-    fn gate(&self, release: &Release, current: &ReleaseStatus, facts: &BundleFacts) -> HealthGate {
-        let now = self.clock.now();
-        if release.spec.waits_for_health()
-            && facts.objects > 0
-            && let Some(unknown) =
-                self.observers.as_ref().and_then(|observers| observers.gate(self.shard_of(release), now))
-        {
-            return unknown;
-        }
-        let is_known = current.bundle_digest.as_deref() == Some(&facts.digest) && !facts.is_fresh;
-        let applied = current.last_applied_time.as_ref().filter(|_| is_known).map_or(now, |time| time.0);
-        let had_succeeded = status::has_succeeded(current, &facts.digest);
-        health_gate(&release.spec, current, &facts.digest, facts.objects, applied, had_succeeded, now)
-    }
-
     /// Writes the status when it says something new, and an event when people should know.
-    async fn write_status(&self, look: Look<'_>, reached: &Reached) -> Result<(), HostError> {
+    pub(super) async fn write_status(&self, look: Look<'_>, reached: &Reached) -> Result<(), HostError> {
         let Look { key, release, ownership } = look;
         let old = status::known(release, self.recall(look).status.as_ref());
         let now = self.clock.now();
@@ -419,6 +171,10 @@ impl Releases {
         let written = self.host.writer.apply_status::<Release>(&**ownership, key, look.uid(), &fields).await;
         let version = written?;
         self.remember(look, |memory| memory.status = Some((version, new.clone())));
+        if let (_, Some(refused)) = failure::renewed(release, &old) {
+            let event = (EventKind::Warning, reason::ROLLBACK_FAILED, refused.as_str());
+            self.host.writer.event(&**ownership, release, event, now).await;
+        }
         if let Some((kind, reason, message)) = event(&old, &new) {
             match kind {
                 EventKind::Normal => tracing::info!(release = %key, "{reason}: {message}"),
@@ -435,17 +191,13 @@ impl Releases {
 }
 
 /// The same, but within a while.
-fn at_the_latest(next: Next, wait: Duration) -> Next {
+pub(super) fn at_the_latest(next: Next, wait: Duration) -> Next {
     match next {
         Next::Done => Next::Wait(wait),
         Next::After(delay) => Next::After(delay.min(wait)),
         Next::Wait(delay) => Next::Wait(delay.min(wait)),
         Next::Retry => Next::Retry,
     }
-}
-
-fn reconcile_at(release: &Release) -> Option<String> {
-    release.metadata.annotations.as_ref()?.get(annotation::RECONCILE_AT).cloned()
 }
 
 /// The event that a change of status is worth: when Ready changes its mind or its reason, or another
@@ -457,7 +209,12 @@ fn event(old: &ReleaseStatus, new: &ReleaseStatus) -> Option<(EventKind, String,
     if is_same && old.source_revision == new.source_revision {
         return None;
     }
-    let waits = [reason::WAITING_FOR_HEALTH, reason::WAITING_FOR_HOOK, reason::SUSPENDED];
+    let waits = [
+        reason::WAITING_FOR_HEALTH,
+        reason::WAITING_FOR_HOOK,
+        reason::SUSPENDED,
+        reason::DEPENDENCY_NOT_READY,
+    ];
     let is_waiting = waits.contains(&ready.reason.as_str());
     let kind = match condition_status(&new.conditions, condition_type::READY) {
         ConditionStatus::True => EventKind::Normal,

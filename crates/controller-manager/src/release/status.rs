@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use convoy_api::{
-    ConditionStatus, HistoryEntry, Outcome, PlanStatus, Release, ReleaseStatus, WriterStatus, annotation,
-    condition_type, reason, set_condition,
+    ConditionStatus, FailureStatus, HistoryEntry, Outcome, PlanStatus, Release, ReleaseStatus,
+    RollbackStatus, WriterStatus, annotation, condition_type, reason, set_condition,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::decide::HealthGate;
 use super::deliver::Waiting;
+use super::failure;
 
 /// The conditions that the controller-manager writes; the others are the observer's.
 const OURS: [&str; 5] = [
@@ -31,18 +32,43 @@ pub(crate) enum Reached {
     Resolved { reason: &'static str, message: String, is_terminal: bool },
     /// There is no bundle.
     Rendered { revision: String, reason: &'static str, message: String, is_terminal: bool },
+    /// A delivery that failed waits for its turn, or for ever: nothing is new.
+    Held,
     /// The bundle is not, or not wholly, on the target.
-    Planned { bundle: BundleFacts, reason: &'static str, message: String, is_terminal: bool },
+    Planned { bundle: BundleFacts, reason: &'static str, message: String, is_terminal: bool, course: Course },
     /// A part of the bundle is on the target, and the rest waits.
-    Between { bundle: BundleFacts, waiting: Waiting },
+    Between { bundle: BundleFacts, waiting: Waiting, course: Course },
     /// The bundle is on the target.
-    Applied { bundle: BundleFacts, gate: HealthGate, message: String },
+    Applied { bundle: BundleFacts, gate: HealthGate, message: String, course: Course },
     /// The Release is being deleted, and something is in the way.
     Deleting { reason: &'static str, message: String },
 }
 
-/// A bundle that was tried.
+/// What stands in the status of failures and rollbacks after a look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Course {
+    pub(crate) failure: Option<FailureStatus>,
+    pub(crate) rollback: Option<RollbackStatus>,
+}
+
+impl Course {
+    pub(crate) fn of(status: &ReleaseStatus) -> Self {
+        Self { failure: status.failure.clone(), rollback: status.rollback.clone() }
+    }
+}
+
+/// Why the source gives no bundle, while an earlier one is worked on.
 #[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// The revision that does not render.
+    pub(crate) revision: Option<String>,
+    pub(crate) is_terminal: bool,
+}
+
+/// A bundle that was tried.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BundleFacts {
     pub(crate) revision: String,
     pub(crate) digest: String,
@@ -51,6 +77,19 @@ pub(crate) struct BundleFacts {
     pub(crate) inventories: Vec<String>,
     /// Whether something was written to the target now.
     pub(crate) is_fresh: bool,
+    /// Namespace on the target of objects that name none.
+    pub(crate) namespace: String,
+    /// The revision in the history that is gone back to.
+    pub(crate) rollback_to: Option<i64>,
+    /// Why it is not the source's newest.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+impl BundleFacts {
+    /// Whether an entry of the history is about this delivery.
+    fn is_of(&self, entry: &HistoryEntry) -> bool {
+        entry.bundle_digest == self.digest && entry.rollback_to == self.rollback_to
+    }
 }
 
 /// The status after `old`.
@@ -62,12 +101,16 @@ pub(crate) fn next(
     now: Timestamp,
 ) -> ReleaseStatus {
     let generation = release.metadata.generation.unwrap_or_default();
-    let mut new = ReleaseStatus { observed_generation: Some(generation), ..old.clone() };
+    let (mut new, _) = failure::renewed(release, old);
     let last_look_time = last_look(release, old.controller.as_ref(), writer, now);
     new.controller = Some(WriterStatus { last_look_time: Some(last_look_time), ..writer.clone() });
-    let annotations = release.metadata.annotations.as_ref();
-    new.last_handled_reconcile_at = annotations.and_then(|all| all.get(annotation::RECONCILE_AT)).cloned();
-    new.plan = None;
+    if matches!(reached, Reached::Planned { .. } | Reached::Between { .. } | Reached::Applied { .. }) {
+        let annotations = release.metadata.annotations.as_ref();
+        new.last_handled_force_at = annotations.and_then(|all| all.get(annotation::FORCE_AT)).cloned();
+    }
+    if !matches!(reached, Reached::Held) {
+        new.plan = None;
+    }
     let mut say = Conditions { new: &mut new, generation, now };
     match reached {
         Reached::Suspended { message } => {
@@ -80,17 +123,25 @@ pub(crate) fn next(
             say.failed(reason, message, *is_terminal);
             new.last_attempted_revision = Some(revision.clone());
         }
-        Reached::Planned { bundle, reason, message, is_terminal } => {
-            say.rendered(bundle);
+        Reached::Held => {}
+        Reached::Planned { bundle, reason, message, is_terminal, course } => {
+            say.source(bundle);
             say.set(condition_type::APPLIED, ConditionStatus::False, reason, message);
-            say.failed(reason, message, *is_terminal);
-            new.last_attempted_revision = Some(bundle.revision.clone());
             new.objects = i64::try_from(bundle.objects).ok();
             new.inventories.clone_from(&bundle.inventories);
             record(&mut new.history, bundle, Outcome::Failed, message, now);
+            take(&mut new, course);
+            let mut say = Conditions { new: &mut new, generation, now };
+            match (bundle.rollback_to, &course.rollback) {
+                (Some(to), _) => {
+                    say.failed(reason, &format!("going back to revision {to}: {message}"), *is_terminal);
+                }
+                (None, Some(rollback)) => say.goes_back(rollback),
+                (None, None) => say.failed(reason, message, *is_terminal),
+            }
         }
-        Reached::Between { bundle, waiting } => {
-            say.rendered(bundle);
+        Reached::Between { bundle, waiting, course } => {
+            say.source(bundle);
             let outcome = between(&mut say, bundle, waiting);
             let message = match &waiting.gate {
                 HealthGate::Closed { message, .. } | HealthGate::Waiting { message, .. } => message.as_str(),
@@ -98,20 +149,27 @@ pub(crate) fn next(
             };
             new.plan = Some(PlanStatus { next: waiting.step.clone(), waits_for: message.to_owned() });
             record(&mut new.history, bundle, outcome, message, now);
+            take(&mut new, course);
+            if bundle.rollback_to.is_some() {
+                Conditions { new: &mut new, generation, now }.goes_back_now(message);
+            }
         }
-        Reached::Applied { bundle, gate, message } => {
-            say.rendered(bundle);
-            applied(&mut say, bundle, gate, message);
+        Reached::Applied { bundle, gate, message, course } => {
+            say.source(bundle);
             let outcome = match gate {
                 HealthGate::Open => Outcome::Succeeded,
-                HealthGate::Waiting { .. } | HealthGate::Unknown { .. } => Outcome::Progressing,
-                HealthGate::Closed { .. } => Outcome::Failed,
+                HealthGate::Closed { is_over: true, .. } => Outcome::Failed,
+                HealthGate::Waiting { .. } | HealthGate::Unknown { .. } | HealthGate::Closed { .. } => {
+                    Outcome::Progressing
+                }
             };
-            let message = match gate {
+            let said = match gate {
                 HealthGate::Closed { message, .. } => message.as_str(),
                 _ => message.as_str(),
             };
-            record(&mut new.history, bundle, outcome, message, now);
+            record(&mut new.history, bundle, outcome, said, now);
+            take(&mut new, course);
+            applied(&mut Conditions { new: &mut new, generation, now }, bundle, gate, message);
         }
         Reached::Deleting { reason, message } => {
             say.clear(&[condition_type::STALLED]);
@@ -124,8 +182,21 @@ pub(crate) fn next(
             );
         }
     }
-    new.history.truncate(release.spec.history_limit());
+    failure::bounded(&mut new.history, release.spec.history_limit());
     new
+}
+
+/// Takes over what stands of failures and rollbacks. The failed delivery has its revision now.
+fn take(new: &mut ReleaseStatus, course: &Course) {
+    new.rollback.clone_from(&course.rollback);
+    new.failure.clone_from(&course.failure);
+    let newest = new.history.first();
+    if let (Some(failure), Some(newest)) = (&mut new.failure, newest)
+        && failure.revision == 0
+        && failure.bundle_digest == newest.bundle_digest
+    {
+        failure.revision = newest.revision;
+    }
 }
 
 /// When this look is to be known: at once in a new term, else only when the last that is known of is as old
@@ -152,12 +223,11 @@ pub(crate) fn look_is_due(release: &Release, writer: Option<&WriterStatus>, now:
 
 fn between(say: &mut Conditions<'_>, bundle: &BundleFacts, waiting: &Waiting) -> Outcome {
     say.clear(&[condition_type::STALLED]);
-    say.new.last_attempted_revision = Some(bundle.revision.clone());
     say.new.objects = i64::try_from(bundle.objects).ok();
     say.new.inventories.clone_from(&bundle.inventories);
     let (reason, message, outcome) = match &waiting.gate {
-        HealthGate::Closed { reason, message } | HealthGate::Unknown { reason, message } => {
-            (reason.as_str(), message.as_str(), Outcome::Failed)
+        HealthGate::Closed { reason, message, .. } | HealthGate::Unknown { reason, message } => {
+            (reason.as_str(), message.as_str(), Outcome::Progressing)
         }
         HealthGate::Waiting { message, .. } => (waiting.reason, message.as_str(), Outcome::Progressing),
         HealthGate::Open => (waiting.reason, "", Outcome::Progressing),
@@ -168,22 +238,26 @@ fn between(say: &mut Conditions<'_>, bundle: &BundleFacts, waiting: &Waiting) ->
     outcome
 }
 
+/// A condition that stays is set and not cleared before: it keeps its time, so that a look that finds nothing new
+/// writes nothing.
 fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, message: &str) {
     say.set(condition_type::APPLIED, ConditionStatus::True, reason::SUCCEEDED, message);
-    say.clear(&[condition_type::STALLED]);
     let is_new = say.new.bundle_digest.as_deref() != Some(&bundle.digest);
     if bundle.is_fresh || is_new || say.new.last_applied_time.is_none() {
         say.new.last_applied_time = Some(Time(whole_second(say.now)));
     }
     say.new.source_revision = Some(bundle.revision.clone());
-    say.new.last_attempted_revision = Some(bundle.revision.clone());
     say.new.bundle_digest = Some(bundle.digest.clone());
     say.new.objects = i64::try_from(bundle.objects).ok();
     say.new.inventories.clone_from(&bundle.inventories);
     say.new.notes.clone_from(&bundle.notes);
     match gate {
+        HealthGate::Open if bundle.rollback_to.is_some() => say.went_back(),
         HealthGate::Open => {
-            say.clear(&[condition_type::RECONCILING]);
+            if let Some(trouble) = &bundle.trouble {
+                return say.failed(trouble.reason, &trouble.message, trouble.is_terminal);
+            }
+            say.clear(&[condition_type::RECONCILING, condition_type::STALLED]);
             let objects = if bundle.objects == 1 {
                 "1 object".to_owned()
             } else {
@@ -192,16 +266,33 @@ fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, me
             let message = format!("{}, {objects}", bundle.revision);
             say.set(condition_type::READY, ConditionStatus::True, reason::SUCCEEDED, &message);
         }
+        HealthGate::Waiting { message, .. } if bundle.rollback_to.is_some() => say.goes_back_now(message),
         HealthGate::Waiting { message, .. } => {
+            say.clear(&[condition_type::STALLED]);
             say.set(condition_type::READY, ConditionStatus::False, reason::WAITING_FOR_HEALTH, message);
             say.set(condition_type::RECONCILING, ConditionStatus::True, reason::PROGRESSING, message);
         }
-        HealthGate::Closed { reason, message } => {
-            say.clear(&[condition_type::RECONCILING]);
-            say.set(condition_type::READY, ConditionStatus::False, reason, message);
+        HealthGate::Closed { reason, message, .. } => {
+            if let Some(to) = bundle.rollback_to {
+                say.clear(&[condition_type::RECONCILING, condition_type::STALLED]);
+                let message = format!("revision {to}, which was gone back to, is not healthy: {message}");
+                return say.set(condition_type::READY, ConditionStatus::False, reason, &message);
+            }
+            if let Some(rollback) = say.new.rollback.clone() {
+                return say.goes_back(&rollback);
+            }
+            let failed =
+                say.new.failure.as_ref().filter(|failure| failure.bundle_digest == bundle.digest).cloned();
+            match failed {
+                Some(failure) => say.failed(reason, message, failure.next_time.is_none()),
+                None => {
+                    say.clear(&[condition_type::RECONCILING, condition_type::STALLED]);
+                    say.set(condition_type::READY, ConditionStatus::False, reason, message);
+                }
+            }
         }
         HealthGate::Unknown { reason, message } => {
-            say.clear(&[condition_type::RECONCILING]);
+            say.clear(&[condition_type::RECONCILING, condition_type::STALLED]);
             say.set(condition_type::READY, ConditionStatus::Unknown, reason, message);
         }
     }
@@ -222,8 +313,81 @@ impl Conditions<'_> {
         self.new.conditions.retain(|condition| !types.contains(&condition.type_.as_str()));
     }
 
-    fn rendered(&mut self, bundle: &BundleFacts) {
-        self.set(condition_type::RENDERED, ConditionStatus::True, reason::SUCCEEDED, &bundle.revision);
+    /// What the source came to: the bundle, or why there is another one.
+    fn source(&mut self, bundle: &BundleFacts) {
+        match &bundle.trouble {
+            Some(Trouble { reason, message, revision: Some(revision), .. }) => {
+                self.set(condition_type::RENDERED, ConditionStatus::False, reason, message);
+                self.new.last_attempted_revision = Some(revision.clone());
+            }
+            Some(_) => {}
+            // What is not delivered rendered, too, and its condition says so already.
+            None if bundle.rollback_to.is_some() => {}
+            None => {
+                self.set(
+                    condition_type::RENDERED,
+                    ConditionStatus::True,
+                    reason::SUCCEEDED,
+                    &bundle.revision,
+                );
+                self.new.last_attempted_revision = Some(bundle.revision.clone());
+            }
+        }
+    }
+
+    /// Which delivery failed and why, in words.
+    fn why_back(&self) -> String {
+        self.new.failure.as_ref().map_or_else(
+            || "as was asked for".to_owned(),
+            |failed| {
+                format!(
+                    "because revision {} ({}) failed: {}: {}",
+                    failed.revision, failed.source_revision, failed.reason, failed.message
+                )
+            },
+        )
+    }
+
+    /// It was decided to go back.
+    fn goes_back(&mut self, rollback: &RollbackStatus) {
+        let message = format!(
+            "going back to revision {} ({}), {}",
+            rollback.revision,
+            rollback.source_revision,
+            self.why_back()
+        );
+        self.clear(&[condition_type::STALLED]);
+        self.set(condition_type::READY, ConditionStatus::False, reason::ROLLING_BACK, &message);
+        self.set(condition_type::RECONCILING, ConditionStatus::True, reason::ROLLING_BACK, &message);
+    }
+
+    /// It is gone back, and health is waited for.
+    fn goes_back_now(&mut self, waits: &str) {
+        let Some(rollback) = self.new.rollback.clone() else { return };
+        self.goes_back(&rollback);
+        self.set(condition_type::RECONCILING, ConditionStatus::True, reason::ROLLING_BACK, waits);
+    }
+
+    /// An earlier revision is on the target and healthy.
+    fn went_back(&mut self) {
+        let Some(rollback) = self.new.rollback.clone() else { return };
+        let (to, source, why) = (rollback.revision, &rollback.source_revision, self.why_back());
+        self.clear(&[condition_type::RECONCILING]);
+        if rollback.requested {
+            self.clear(&[condition_type::STALLED]);
+            let message = format!(
+                "revision {to} ({source}) is on the target, {why}; it stays until the source or the spec changes"
+            );
+            self.set(condition_type::READY, ConditionStatus::True, reason::ROLLED_BACK, &message);
+        } else {
+            let message = format!(
+                "went back to revision {to} ({source}), {why}; it stays until the source or the spec changes"
+            );
+            self.set(condition_type::READY, ConditionStatus::False, reason::ROLLED_BACK, &message);
+            let message = "the failed revision is not tried again until the source or the spec changes, or \
+                           convoy.kumodo.io/reconcile-at asks for it";
+            self.set(condition_type::STALLED, ConditionStatus::True, reason::ROLLED_BACK, message);
+        }
     }
 
     fn failed(&mut self, reason: &str, message: &str, is_terminal: bool) {
@@ -254,7 +418,7 @@ fn record(
     now: Timestamp,
 ) {
     let now = Time(whole_second(now));
-    let is_last = history.first().is_some_and(|last| last.bundle_digest == bundle.digest);
+    let is_last = history.first().is_some_and(|last| bundle.is_of(last));
     if !is_last {
         if let Some(last) = history.first_mut().filter(|last| last.outcome == Outcome::Progressing) {
             last.outcome = Outcome::Superseded;
@@ -267,6 +431,8 @@ fn record(
                 revision,
                 source_revision: bundle.revision.clone(),
                 bundle_digest: bundle.digest.clone(),
+                target_namespace: Some(bundle.namespace.clone()).filter(|name| !name.is_empty()),
+                rollback_to: bundle.rollback_to,
                 started: Some(now.clone()),
                 ..HistoryEntry::default()
             },
@@ -286,15 +452,16 @@ fn record(
     entry.outcome = outcome;
     // The history is for people who look back; the conditions hold the whole text.
     const LONGEST: usize = 256;
-    entry.message = message.chars().take(LONGEST).collect();
+    entry.message = match bundle.rollback_to {
+        Some(to) => format!("rollback to {to}: {message}"),
+        None => message.to_owned(),
+    };
+    entry.message = entry.message.chars().take(LONGEST).collect();
 }
 
 /// Whether the newest delivery succeeded with this bundle.
-pub(crate) fn has_succeeded(status: &ReleaseStatus, bundle: &str) -> bool {
-    status
-        .history
-        .first()
-        .is_some_and(|last| last.bundle_digest == bundle && last.outcome == Outcome::Succeeded)
+pub(crate) fn has_succeeded(status: &ReleaseStatus, bundle: &BundleFacts) -> bool {
+    status.history.first().is_some_and(|last| bundle.is_of(last) && last.outcome == Outcome::Succeeded)
 }
 
 /// The fields of a status that the controller-manager owns, as they are applied.
@@ -347,9 +514,13 @@ fn merged(current: &ReleaseStatus, written: &ReleaseStatus) -> ReleaseStatus {
     merged
 }
 
-fn whole_second(time: Timestamp) -> Timestamp {
+pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
+
+#[cfg(test)]
+#[path = "tests_of_rollback.rs"]
+mod tests_of_rollback;
 
 #[cfg(test)]
 mod tests {
@@ -374,6 +545,7 @@ mod tests {
             objects: 2,
             inventories: vec!["web.prod".to_owned()],
             is_fresh: true,
+            ..BundleFacts::default()
         }
     }
 
@@ -395,7 +567,8 @@ mod tests {
     }
 
     fn applied(digest: &str, gate: HealthGate) -> Reached {
-        Reached::Applied { bundle: bundle(digest), gate, message: "2 created".to_owned() }
+        let (message, course) = ("2 created".to_owned(), Course::default());
+        Reached::Applied { bundle: bundle(digest), gate, message, course }
     }
 
     #[test]
@@ -449,8 +622,8 @@ mod tests {
         first.healthy_objects = Some(2);
         let mut unchanged = bundle("a");
         unchanged.is_fresh = false;
-        let reached =
-            Reached::Applied { bundle: unchanged, gate: HealthGate::Open, message: "2 created".to_owned() };
+        let (message, course) = ("2 created".to_owned(), Course::default());
+        let reached = Reached::Applied { bundle: unchanged, gate: HealthGate::Open, message, course };
         let second = next(&release(), &first, &reached, &writer(), at(99));
         assert_eq!(owned(&second), owned(&first));
         assert!(!owned(&first).contains_key("healthyObjects"));
@@ -472,6 +645,7 @@ mod tests {
                 bundle: unchanged,
                 gate: HealthGate::Open,
                 message: "2 created".to_owned(),
+                course: Course::default(),
             };
             next(&release(), old, &reached, &WriterStatus { epoch, ..writer() }, at(second))
         };

@@ -12,7 +12,7 @@ use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union 
 use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions};
 use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
 use convoy_apiserver::filters::Now;
-use convoy_apiserver::kinds::{convoy, core, reviews, sharding as sharding_count};
+use convoy_apiserver::kinds::{convoy, core, reviews, rollback, sharding as sharding_count};
 use convoy_apiserver::metrics::Metrics;
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::kubeconfig;
@@ -102,6 +102,7 @@ impl ControlPlane {
             .connect(GroupResource::new("", "serviceaccounts"), "token", tokens);
         let api = reviews::serve(api, &authenticator, &authorizer);
         let api = sharding_count::serve(api, shards);
+        let api = rollback::serve(api);
         let mut builder = ServerBuilder::new(address, certificate, Arc::new(api), Arc::clone(&now))
             .authenticator(authenticator)
             .authorizer(authorizer)
