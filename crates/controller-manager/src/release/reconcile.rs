@@ -150,7 +150,7 @@ impl Releases {
             // The write brings an event, and with it the next look.
             return Ok(Next::Done);
         }
-        let next = self.look_at_source(look, left).await?;
+        let next = Box::pin(self.look_at_source(look, left)).await?;
         // Whatever became of it: what late requests made is in nobody's way, but nobody's either.
         Ok(match self.look_for_late_writes(look).await? {
             Some(wait) => at_the_latest(next, wait),
