@@ -3,7 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    clippy::expect_used,
+    clippy::needless_pass_by_value,
     clippy::panic,
     reason = "tests"
 )]
