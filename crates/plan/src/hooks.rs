@@ -77,7 +77,9 @@ impl Hook {
         let (mut hooks, mut problems) = (Vec::new(), Vec::new());
         for hook in rendered {
             match Self::of(hook, kinds, release, policy) {
-                Ok(ready) => hooks.push((hook.weight, ready)),
+                Ok(Some(ready)) => hooks.push((hook.weight, ready)),
+                // It asks to be left alone.
+                Ok(None) => {}
                 Err(problem) => problems.push(problem),
             }
         }
@@ -89,12 +91,20 @@ impl Hook {
         (hooks.into_iter().map(|(_, hook)| hook).collect(), problems)
     }
 
-    fn of(hook: &RenderedHook, kinds: &Kinds, release: &ReleaseId, policy: &Policy) -> Result<Hook, Problem> {
+    fn of(
+        hook: &RenderedHook,
+        kinds: &Kinds,
+        release: &ReleaseId,
+        policy: &Policy,
+    ) -> Result<Option<Hook>, Problem> {
         let mut object = hook.object.clone();
         keep_until_seen(&mut object);
         let ready = one(&hook.source, &object, kinds, release, policy)?;
+        if ready.ignored {
+            return Ok(None);
+        }
         let ends = ends(&ready.target.key);
-        Ok(Hook {
+        Ok(Some(Hook {
             apply: Apply {
                 target: ready.target,
                 object: ready.object,
@@ -113,7 +123,7 @@ impl Hook {
             policies: DeletePolicies::of(&hook.delete_policies),
             ends,
             prune: None,
-        })
+        }))
     }
 
     /// The hooks with what deletes the objects of their runs that an inventory names.

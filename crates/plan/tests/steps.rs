@@ -432,6 +432,20 @@ fn a_job_of_a_hook_that_left_the_chart_goes_and_what_it_may_still_need_stays() {
 }
 
 #[test]
+fn a_hook_that_is_to_be_ignored_is_not_run_and_one_of_an_unknown_kind_stops_the_plan() {
+    let mut left_alone = hook("job", INSTALL, 0, &[]);
+    left_alone.object["metadata"]["annotations"] = json!({"convoy.kumodo.io/ignore": "true"});
+    let mut world = World::new(vec![map("a", None)], vec![left_alone]);
+    assert_eq!(world.go_on("1"), ["apply web a"]);
+    world.hooks[0].object = object("example.com/v1", "Widget", "w", None);
+    let problems = plan(&world.input(&BTreeMap::new(), &kinds(), &policy(), &release())).unwrap_err();
+    assert!(
+        problems.to_string().starts_with("chart/templates/job.yaml: the target serves no Widget"),
+        "{problems}"
+    );
+}
+
+#[test]
 fn a_job_that_would_go_by_itself_is_kept_until_its_end_was_seen() {
     let mut short = hook("short", INSTALL, 0, &[]);
     short.object["spec"] = json!({"ttlSecondsAfterFinished": 0});

@@ -27,7 +27,7 @@ use crate::host::HostError;
 use crate::targets::Connected;
 
 pub(crate) const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
-pub(crate) const RECREATE_PATIENCE: Duration = Duration::from_secs(20);
+const RECREATE_PATIENCE: Duration = Duration::from_secs(20);
 /// The annotation of a Release that allows to prune more than half of a large inventory.
 const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
 /// The annotation of a Release that lets it take over objects of other Releases.

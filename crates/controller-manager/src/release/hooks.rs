@@ -14,9 +14,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Releases;
-use super::deliver::{ADOPT, DeliveryFailure, ESTABLISH_PATIENCE, RECREATE_PATIENCE, has_annotation};
+use super::deliver::{ADOPT, DeliveryFailure, ESTABLISH_PATIENCE, has_annotation};
 use super::inventory::{Inventory, InventoryId};
 use crate::host::HostError;
+
+/// How long a look waits for the object of an earlier run to go; the next look goes on with that.
+const GOING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What hooks are run for.
 #[derive(Clone, Copy)]
@@ -114,7 +117,7 @@ impl Releases {
                     run: &run.run,
                     release_uid: work.release.metadata.uid.as_deref().unwrap_or_default(),
                     adopt: has_annotation(work.release, ADOPT),
-                    patience: RECREATE_PATIENCE,
+                    patience: GOING_PATIENCE,
                     establish_patience: ESTABLISH_PATIENCE,
                 };
                 self.late_begin(work.id, work.ownership);
