@@ -226,5 +226,4 @@ pub(crate) fn bounded(history: &mut Vec<HistoryEntry>, limit: usize) {
 }
 
 #[cfg(test)]
-#[path = "tests_of_failure.rs"]
 mod tests;

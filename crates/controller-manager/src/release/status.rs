@@ -519,7 +519,6 @@ pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
-#[path = "tests_of_rollback.rs"]
 mod tests_of_rollback;
 
 #[cfg(test)]
