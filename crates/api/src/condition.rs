@@ -10,6 +10,9 @@ pub mod condition_type {
     pub const RECONCILING: &str = "Reconciling";
     /// Nothing more happens until the spec, the source or the target changes; absent otherwise.
     pub const STALLED: &str = "Stalled";
+    /// Release: false while its source cannot be looked at anew, and what was fetched last is in use; absent
+    /// otherwise.
+    pub const FETCHED: &str = "Fetched";
     /// Release: its source rendered to objects.
     pub const RENDERED: &str = "Rendered";
     /// Release: the target took all objects, and what left was pruned.
@@ -49,6 +52,8 @@ pub mod reason {
     pub const GIT_UNREACHABLE: &str = "GitUnreachable";
     /// The Git server refused our credentials.
     pub const GIT_AUTHENTICATION_FAILED: &str = "GitAuthenticationFailed";
+    /// The server's SSH host key is not the one that known_hosts has.
+    pub const HOST_KEY_REFUSED: &str = "HostKeyRefused";
     /// The branch, tag or commit does not exist.
     pub const GIT_REFERENCE_NOT_FOUND: &str = "GitReferenceNotFound";
     /// The Helm repository or OCI registry could not be reached or answered wrongly.

@@ -15,9 +15,12 @@ kind! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRepositorySpec {
-    /// Where the repository is: https://host/path, http://host/path, or, in standalone only, file:///path.
-    /// Credentials belong into the Secret that secretRef names, not here.
-    #[schemars(length(min = 1, max = 2048), regex(pattern = r"^(https?|file)://"))]
+    /// Where the repository is: https://host/path, http://host/path, ssh://user@host/path, user@host:path, or, in
+    /// standalone only, file:///path. Passwords and keys belong into the Secret that secretRef names, not here.
+    #[schemars(
+        length(min = 1, max = 2048),
+        regex(pattern = r"^((https?|ssh|file)://|[A-Za-z0-9._-]+@[^/:]+:)")
+    )]
     pub url: String,
     /// Which revision to follow. Default: the repository's default branch.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
@@ -28,7 +31,9 @@ pub struct GitRepositorySpec {
     /// How long one fetch may take. Default: 1m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// A Secret in the same namespace with username and password, or bearerToken, and optionally ca.crt.
+    /// A Secret in the same namespace. For https: username and password, or bearerToken, and optionally ca.crt, and
+    /// tls.crt with tls.key. For ssh: identity (a private key), known_hosts, and password when the key has a
+    /// passphrase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalReference>,
     /// Stop fetching; Releases keep the artifact that is there.
@@ -36,11 +41,12 @@ pub struct GitRepositorySpec {
     pub suspend: Option<bool>,
 }
 
-/// A revision of a Git repository: at most one field is set.
+/// A revision of a Git repository: at most one field is set; beside a commit, branch may say where it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitReference {
-    /// A branch, followed as it moves.
+    /// A branch, followed as it moves. With commit: a branch that has the commit, for servers that do not hand out
+    /// commits by their ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255))]
     pub branch: Option<String>,
@@ -48,6 +54,16 @@ pub struct GitReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255))]
     pub tag: Option<String>,
+    /// A range of versions, as ">=1.2 <2": the tag with the newest version in it. A v before a version does not
+    /// count. Prereleases are taken only when the range names one, as ">=2.0.0-0". Of versions that differ in their
+    /// build metadata alone, the one whose text is last is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub semver: Option<String>,
+    /// The full name of any reference, as refs/pull/1/head, followed as it moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^refs/.+/.+"))]
+    pub name: Option<String>,
     /// A commit, as its full hexadecimal object id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9a-f]{40}|[0-9a-f]{64})$"))]

@@ -60,6 +60,30 @@ impl Sources {
         }
     }
 
+    /// What is wrong with the source of a Release, although something that it brought before is in use.
+    pub(crate) fn trouble(&self, key: &StoreKey, release: &Release) -> Option<Unresolved> {
+        let Some(git) = &release.spec.source.git else {
+            let state = self.artifacts.known(key)?;
+            return state.trouble.filter(|_| state.kept.is_some());
+        };
+        let repository = self
+            .repositories
+            .get(&StoreKey::new(key.namespace.as_str(), git.repository_ref.name.as_str()))?;
+        let status = repository.status.as_ref().filter(|status| status.artifact.is_some())?;
+        let ready = find_condition(&status.conditions, condition_type::READY)?;
+        let is_failure = ready.status == "False" && ready.reason != reason::SUSPENDED;
+        let is_terminal = find_condition(&status.conditions, condition_type::STALLED).is_some();
+        is_failure.then(|| Unresolved {
+            reason: reason::DEPENDENCY_NOT_READY,
+            // Why is said there: the words may change with every try, and a thousand Releases would repeat them.
+            message: format!(
+                "the GitRepository {} is not Ready ({}); what was fetched last stays in use",
+                git.repository_ref.name, ready.reason
+            ),
+            is_terminal,
+        })
+    }
+
     fn git(&self, key: &StoreKey, git: &GitSource) -> Result<Resolved, Unresolved> {
         let repository_key = StoreKey::new(key.namespace.as_str(), git.repository_ref.name.as_str());
         let stop = |reason, message| Unresolved { reason, message, is_terminal: false };

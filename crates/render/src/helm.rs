@@ -10,6 +10,7 @@ use regex::bytes::Regex;
 use serde_json::Value;
 
 use crate::bundle::{self, Bundle, RenderedObject};
+use crate::dependencies;
 use crate::entropy::Seeded;
 use crate::error::RenderError;
 use crate::folder::Folder;
@@ -30,8 +31,9 @@ pub(crate) fn render(
         folder: folder.name().to_owned(),
         detail: secrets.masked(detail),
     };
-    let chart = Chart::load(folder.files().map(|(path, content)| (path.to_owned(), content.clone())))
-        .map_err(|error| failed(&error.helm_text()))?;
+    let local = dependencies::local(folder, input)?;
+    let files = folder.files().map(|(path, content)| (path.to_owned(), content.clone()));
+    let chart = Chart::load(files.chain(local)).map_err(|error| failed(&error.helm_text()))?;
     check_installable(&chart).map_err(|error| failed(&error.to_string()))?;
     let name = spec.release_name.as_deref().unwrap_or(input.release_name);
     check_name(name).map_err(|error| failed(&format!("{error}; set spec.render.helm.releaseName")))?;
@@ -65,7 +67,9 @@ pub(crate) fn may_draw(input: &RenderInput<'_>) -> bool {
     }
     let Some(drawing) = &*DRAWING else { return true };
     let spec = serde_json::to_vec(&input.render).unwrap_or_default();
-    folder.files().any(|(path, content)| path.ends_with(".tgz") || drawing.is_match(content))
+    let Ok(local) = dependencies::local(&folder, input) else { return true };
+    local.iter().any(|(path, content)| path.ends_with(".tgz") || drawing.is_match(content))
+        || folder.files().any(|(path, content)| path.ends_with(".tgz") || drawing.is_match(content))
         || input.values_from.iter().any(|values| drawing.is_match(&values.text))
         || drawing.is_match(&spec)
 }

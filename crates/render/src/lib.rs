@@ -12,6 +12,7 @@
 
 mod blob;
 mod bundle;
+mod dependencies;
 mod digest;
 mod entropy;
 mod error;

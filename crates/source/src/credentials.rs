@@ -5,6 +5,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use ureq::tls::{Certificate, ClientCert, PrivateKey};
 
+use crate::ssh::Identity;
+
 /// What a Secret gives for a server: how to log in and whom to trust. Its `Debug` shows no value.
 #[derive(Clone, Default)]
 pub struct Credentials {
@@ -14,6 +16,8 @@ pub struct Credentials {
     roots: Vec<Vec<u8>>,
     /// The certificate to show when the server asks for one.
     client: Option<ClientCert>,
+    /// The key for SSH and the hosts to trust.
+    ssh: Option<Identity>,
 }
 
 /// Why a Secret's data cannot be used. Names keys, never values.
@@ -51,11 +55,44 @@ pub enum CredentialsError {
         /// The registry.
         host: String,
     },
-    /// A Secret for SSH.
+    /// A Secret for SSH, but a URL of HTTP.
     #[error(
-        "key \"identity\" is for Git over SSH, which is not supported yet: use username and password, or bearerToken"
+        "key \"identity\" is for Git over SSH, but the URL is not ssh://: use username and password, or bearerToken"
     )]
     Ssh,
+    /// A Secret without a key for SSH.
+    #[error("key \"identity\" is missing: Git over SSH needs a private key there")]
+    NoIdentity,
+    /// A private key that cannot be read.
+    #[error("key \"identity\" holds no private key of the sorts ed25519, ecdsa and rsa that can be read")]
+    Identity,
+    /// An encrypted key in an old format.
+    #[error(
+        "key \"identity\" is encrypted in an old format: let ssh-keygen -p write it anew in the format of OpenSSH"
+    )]
+    IdentityFormat,
+    /// A key whose passphrase would take too long to try.
+    #[error(
+        "key \"identity\" was encrypted with more than {limit} rounds: let ssh-keygen -p -a 100 write it anew"
+    )]
+    IdentityRounds {
+        /// The limit.
+        limit: u32,
+    },
+    /// An encrypted key without its passphrase.
+    #[error("key \"identity\" is encrypted: put its passphrase into key \"password\"")]
+    NoPassphrase,
+    /// An encrypted key and another passphrase.
+    #[error("key \"password\" is not the passphrase of key \"identity\"")]
+    Passphrase,
+    /// A Secret that trusts no host.
+    #[error(
+        "key \"known_hosts\" is missing: without it the server cannot be told from another; put the lines there that ssh-keyscan prints, once they are checked"
+    )]
+    NoKnownHosts,
+    /// A `known_hosts` without a usable line.
+    #[error("key \"known_hosts\" has no line that can be read: it needs lines such as ssh-keyscan prints")]
+    KnownHosts,
 }
 
 impl Credentials {
@@ -86,7 +123,22 @@ impl Credentials {
             (Some(chain), Some(key)) => Some(client(chain, key).ok_or(CredentialsError::ClientCertificate)?),
             _ => return Err(CredentialsError::ClientCertificate),
         };
-        Ok(Self { authorization, roots, client })
+        Ok(Self { authorization, roots, client, ssh: None })
+    }
+
+    /// Reads what Git over SSH needs: the keys `identity` (a private key), `known_hosts`, and `password` when
+    /// the private key has a passphrase. Other keys are ignored.
+    pub fn for_ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, CredentialsError> {
+        Ok(Self { ssh: Some(Identity::from_secret(data)?), ..Self::default() })
+    }
+
+    pub(crate) fn ssh(&self) -> Option<&Identity> {
+        self.ssh.as_ref()
+    }
+
+    /// Whether there is anything that says who asks.
+    pub(crate) fn has_identity(&self) -> bool {
+        self.authorization.is_some() || self.client.is_some()
     }
 
     pub(crate) fn authorization(&self) -> Option<&str> {
@@ -95,7 +147,7 @@ impl Credentials {
 
     /// Whom to trust, without how to log in.
     pub(crate) fn without_identity(&self) -> Self {
-        Self { authorization: None, client: None, roots: self.roots.clone() }
+        Self { authorization: None, client: None, roots: self.roots.clone(), ssh: None }
     }
 
     pub(crate) fn client(&self) -> Option<&ClientCert> {
@@ -113,6 +165,7 @@ impl fmt::Debug for Credentials {
             .field("authorization", &self.authorization.as_ref().map(|_| "redacted"))
             .field("roots", &self.roots.len())
             .field("client", &self.client.is_some())
+            .field("ssh", &self.ssh.is_some())
             .finish()
     }
 }

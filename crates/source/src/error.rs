@@ -40,8 +40,10 @@ pub enum Failure {
     /// The reference of the GitRepository.
     #[error(transparent)]
     Reference(#[from] RefError),
-    /// More than one of branch, tag and commit.
-    #[error("spec.ref names more than one of branch, tag and commit: keep one")]
+    /// More than one way to name a revision.
+    #[error(
+        "spec.ref names more than one of branch, tag, semver, name and commit: keep one (a commit may name its branch)"
+    )]
     AmbiguousReference,
     /// The Secret of the source.
     #[error("the Secret of spec.secretRef cannot be used")]
@@ -52,6 +54,73 @@ pub enum Failure {
     /// Credentials would cross the network in clear text.
     #[error("credentials would be sent in clear text: use https://")]
     ClearTextCredentials,
+    /// An SSH URL without a Secret.
+    #[error("Git over SSH needs a key: name a Secret with identity and known_hosts in spec.secretRef")]
+    SshKeyMissing,
+    /// A host that known_hosts does not name.
+    #[error(
+        "{host} shows the host key {key}, which known_hosts of the Secret does not have: check the fingerprint with whoever runs the server, then add the host's line to known_hosts"
+    )]
+    HostKeyUnknown {
+        /// The host as known_hosts would name it.
+        host: Box<str>,
+        /// SHA-256 and sort of the key.
+        key: Box<str>,
+    },
+    /// A host that shows another key than known_hosts has.
+    #[error(
+        "{host} shows the host key {key}, but known_hosts of the Secret has {known} for it: either the server has a new key, or another machine answers in its place; check with whoever runs it before known_hosts is changed"
+    )]
+    HostKeyChanged {
+        /// The host as known_hosts names it.
+        host: Box<str>,
+        /// SHA-256 and sort of the key.
+        key: Box<str>,
+        /// SHA-256 of the keys that were expected.
+        known: Box<str>,
+    },
+    /// A host key that known_hosts revokes.
+    #[error("{host} shows the host key {key}, which known_hosts of the Secret revokes")]
+    HostKeyRevoked {
+        /// The host as known_hosts names it.
+        host: Box<str>,
+        /// SHA-256 and sort of the key.
+        key: Box<str>,
+    },
+    /// The server does not take our key.
+    #[error(
+        "the server refuses the key {fingerprint} of spec.secretRef for the user {user:?}: add its public key to those that may read the repository"
+    )]
+    SshKeyRefused {
+        /// Who wanted in.
+        user: String,
+        /// SHA-256 of the public key.
+        fingerprint: String,
+    },
+    /// The server runs nothing for us.
+    #[error(
+        "the server does not hand out the repository, {detail}: check the URL and the key's right to read it"
+    )]
+    SshRefused {
+        /// What it says.
+        detail: String,
+    },
+    /// Old or strange servers.
+    #[error("the server and convoy have no {kind} algorithm in common; it offers {theirs}")]
+    SshAlgorithms {
+        /// What the algorithm is for.
+        kind: String,
+        /// What the server offers.
+        theirs: String,
+    },
+    /// TLS wants a certificate of the client.
+    #[error(
+        "the server wants a client certificate, or refuses the one it got ({detail}): put tls.crt and tls.key into the Secret of spec.secretRef"
+    )]
+    ClientCertificate {
+        /// What TLS says.
+        detail: String,
+    },
     /// The host's address may not be connected to.
     #[error("the host's address {address} is {kind}, which convoy does not connect to")]
     AddressRefused {
@@ -289,14 +358,22 @@ impl FetchError {
             | Failure::AmbiguousReference
             | Failure::Credentials(_)
             | Failure::FileUrl
+            | Failure::SshKeyMissing
             | Failure::ClearTextCredentials
             | Failure::VersionRange { .. }
             | Failure::OciReference { .. }
             | Failure::AddressRefused { .. } => reason::INVALID_SPEC,
-            Failure::CredentialsMissing { .. } | Failure::CredentialsRefused { .. } => match is_git {
+            Failure::HostKeyUnknown { .. }
+            | Failure::HostKeyChanged { .. }
+            | Failure::HostKeyRevoked { .. } => reason::HOST_KEY_REFUSED,
+            Failure::CredentialsMissing { .. }
+            | Failure::CredentialsRefused { .. }
+            | Failure::ClientCertificate { .. }
+            | Failure::SshKeyRefused { .. } => match is_git {
                 true => reason::GIT_AUTHENTICATION_FAILED,
                 false => reason::REGISTRY_AUTHENTICATION_FAILED,
             },
+            Failure::TagNotFound { .. } if is_git => reason::GIT_REFERENCE_NOT_FOUND,
             Failure::ChartNotFound { .. }
             | Failure::VersionNotFound { .. }
             | Failure::TagNotFound { .. }
@@ -322,6 +399,8 @@ impl FetchError {
             | Failure::RepositoryNotFound
             | Failure::Status { .. }
             | Failure::NotGit
+            | Failure::SshRefused { .. }
+            | Failure::SshAlgorithms { .. }
             | Failure::Protocol { .. }
             | Failure::NotARepository { .. }
             | Failure::Timeout { .. }

@@ -38,7 +38,7 @@ impl Shared {
         gix::error::Message::from(message).into()
     }
 
-    fn fail_io(&self, failure: Failure) -> io::Error {
+    pub(crate) fn fail_io(&self, failure: Failure) -> io::Error {
         let message = failure.to_string();
         self.failed.borrow_mut().get_or_insert(failure);
         io::Error::other(message)
@@ -75,8 +75,28 @@ fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
 fn tls(error: &rustls::Error) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(_) => Failure::Certificate { detail: error.to_string() },
+        rustls::Error::AlertReceived(alert) if is_of_certificates(*alert) => {
+            Failure::ClientCertificate { detail: error.to_string() }
+        }
         _ => Failure::Unreachable { detail: error.to_string() },
     }
+}
+
+/// Whether a server says that it does not like our certificate, or the lack of one.
+fn is_of_certificates(alert: rustls::AlertDescription) -> bool {
+    use rustls::AlertDescription as A;
+    matches!(
+        alert,
+        A::CertificateRequired
+            | A::NoCertificate
+            | A::BadCertificate
+            | A::UnsupportedCertificate
+            | A::CertificateRevoked
+            | A::CertificateExpired
+            | A::CertificateUnknown
+            | A::UnknownCA
+            | A::AccessDenied
+    )
 }
 
 pub(crate) fn check_status(status: u16, with_credentials: bool) -> Result<(), Failure> {

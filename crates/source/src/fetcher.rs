@@ -1,11 +1,12 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use convoy_api::{Artifact, GitRepositorySpec};
+use convoy_api::{Artifact, GitReference, GitRepositorySpec};
 use gix::ObjectId;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::address::AddressRules;
@@ -91,7 +92,32 @@ pub enum Fetched {
 pub(crate) struct Tip {
     /// Branch or tag; nothing for a bare commit.
     pub(crate) name: Option<String>,
+    /// What it stands for in the end.
     pub(crate) object: ObjectId,
+    /// What to ask the server for: an annotated tag itself, as not every server hands out what it names.
+    pub(crate) want: ObjectId,
+}
+
+/// Objects that some tag named and that are no commits. What an object is follows from its id, so that it
+/// need not be fetched again to see that.
+#[derive(Debug, Default)]
+pub(crate) struct NotCommits(Mutex<HashSet<ObjectId>>);
+
+impl NotCommits {
+    /// More are forgotten all at once.
+    const MOST: usize = 10_000;
+
+    pub(crate) fn has(&self, object: ObjectId) -> bool {
+        self.0.lock().contains(&object)
+    }
+
+    pub(crate) fn add(&self, object: ObjectId) {
+        let mut objects = self.0.lock();
+        if objects.len() >= Self::MOST {
+            objects.clear();
+        }
+        objects.insert(object);
+    }
 }
 
 /// What [`remote`] and [`local`] find.
@@ -101,6 +127,10 @@ pub(crate) enum Found {
 }
 
 impl Tip {
+    pub(crate) fn of_commit(id: ObjectId) -> Self {
+        Self { name: None, object: id, want: id }
+    }
+
     fn revision(&self) -> String {
         reference::revision(self.name.as_deref(), self.object)
     }
@@ -113,14 +143,19 @@ impl FetchRequest {
         secret: Option<&BTreeMap<String, Vec<u8>>>,
         known_revision: Option<String>,
     ) -> Result<Self, FetchError> {
-        let given = spec.reference.as_ref();
+        let GitReference { branch, tag, semver, name, commit } = spec.reference.clone().unwrap_or_default();
         let parts =
-            given.map(|r| (r.branch.as_deref(), r.tag.as_deref(), r.commit.as_deref())).unwrap_or_default();
+            (branch.as_deref(), tag.as_deref(), semver.as_deref(), name.as_deref(), commit.as_deref());
         let wanted = match parts {
-            (Some(name), None, None) => GitRef::branch(name).map_err(Failure::from),
-            (None, Some(name), None) => GitRef::tag(name).map_err(Failure::from),
-            (None, None, Some(id)) => GitRef::commit(id).map_err(Failure::from),
-            (None, None, None) => Ok(GitRef::DefaultBranch),
+            (None, None, None, None, None) => Ok(GitRef::DefaultBranch),
+            (Some(branch), None, None, None, None) => GitRef::branch(branch).map_err(Failure::from),
+            (None, Some(tag), None, None, None) => GitRef::tag(tag).map_err(Failure::from),
+            (None, None, Some(range), None, None) => GitRef::semver(range).map_err(Failure::from),
+            (None, None, None, Some(name), None) => GitRef::name(name).map_err(Failure::from),
+            (None, None, None, None, Some(id)) => GitRef::commit(id).map_err(Failure::from),
+            (Some(branch), None, None, None, Some(id)) => {
+                GitRef::commit_on(id, branch).map_err(Failure::from)
+            }
             _ => Err(Failure::AmbiguousReference),
         };
         let url = GitUrl::parse(&spec.url);
@@ -131,8 +166,11 @@ impl FetchRequest {
             failure,
         };
         let checked_url = url.clone().map_err(|error| failed(error.into()))?;
-        let credentials =
-            secret.map(Credentials::from_secret).transpose().map_err(|error| failed(error.into()))?;
+        let read = match checked_url.scheme() {
+            Scheme::Ssh => Credentials::for_ssh,
+            Scheme::Http | Scheme::Https | Scheme::File => Credentials::from_secret,
+        };
+        let credentials = secret.map(read).transpose().map_err(|error| failed(error.into()))?;
         let reference = match &wanted {
             Ok(reference) => reference.clone(),
             Err(Failure::Reference(error)) => return Err(failed(error.clone().into())),
@@ -162,6 +200,7 @@ impl FetchRequest {
 pub struct Fetcher {
     options: Arc<FetcherOptions>,
     turns: Arc<Semaphore>,
+    not_commits: Arc<NotCommits>,
 }
 
 impl Fetcher {
@@ -169,21 +208,23 @@ impl Fetcher {
     pub fn new(mut options: FetcherOptions) -> Self {
         options.addresses.allow_loopback |= options.allow_file_urls;
         let turns = Arc::new(Semaphore::new(options.concurrent_fetches.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { options: Arc::new(options), turns }
+        Self { options: Arc::new(options), turns, not_commits: Arc::default() }
     }
 
     /// Fetches. The work is done on a blocking thread; when the returned future is dropped, that thread
-    /// stops at its next read. Must be called inside a tokio runtime with time enabled.
+    /// stops at its next read. Must be called inside a tokio runtime with time and I/O enabled.
     pub async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
         // A commit never moves, so there is nothing to ask.
-        if let (GitRef::Commit(id), Some(known)) = (&request.reference, &request.known_revision)
+        if let (GitRef::Commit(id) | GitRef::CommitOn(id, _), Some(known)) =
+            (&request.reference, &request.known_revision)
             && *known == reference::revision(None, id.0)
         {
             return Ok(Fetched::Unchanged { revision: known.clone() });
         }
         let shared = Arc::new(request);
         let request = Arc::clone(&shared);
-        self.run(request.timeout, move |options, job| fetch(options, &shared, job))
+        let not_commits = Arc::clone(&self.not_commits);
+        self.run(request.timeout, move |options, job| fetch(options, &shared, &not_commits, job))
             .await
             .map_err(|failure| request.error(failure))
     }
@@ -216,10 +257,15 @@ impl Fetcher {
     }
 }
 
-fn fetch(options: &FetcherOptions, request: &FetchRequest, job: &Job) -> Result<Fetched, Failure> {
+fn fetch(
+    options: &FetcherOptions,
+    request: &FetchRequest,
+    not_commits: &NotCommits,
+    job: &Job,
+) -> Result<Fetched, Failure> {
     let found = match request.url.scheme() {
         Scheme::File => local::fetch_tree(options, request, job)?,
-        Scheme::Http | Scheme::Https => remote::fetch_tree(options, request, job)?,
+        Scheme::Http | Scheme::Https | Scheme::Ssh => remote::fetch_tree(options, request, not_commits, job)?,
     };
     match found {
         Found::Unchanged(tip) => Ok(Fetched::Unchanged { revision: tip.revision() }),

@@ -2,7 +2,6 @@
 //! carry credentials to another host, every body is counted, and the deadline holds for the whole fetch.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,7 @@ use ureq::unversioned::transport::DefaultConnector;
 use crate::address::AddressRules;
 use crate::credentials::Credentials;
 use crate::error::Failure;
-use crate::exchange::{Body, Budget, Exchange, Failed, Headers, RequestBody, Shared, check_status};
-use crate::job::Job;
+use crate::exchange::{Body, Exchange, Headers, RequestBody, Shared, check_status};
 use crate::resolver::CheckedResolver;
 use crate::url::{GitUrl, Scheme};
 
@@ -59,6 +57,8 @@ pub(crate) struct Client {
     agent: ureq::Agent,
     url: GitUrl,
     authorization: Option<String>,
+    /// Whether there is a header or a certificate that no other host may see.
+    has_identity: bool,
     user_agent: String,
     redirected: Option<GitUrl>,
     shared: Shared,
@@ -70,8 +70,7 @@ impl Client {
         credentials: &Credentials,
         rules: AddressRules,
         user_agent: &str,
-        job: &Job,
-        budget: Budget,
+        shared: Shared,
     ) -> Result<Self, Failure> {
         if credentials.authorization().is_some() && url.scheme() != Scheme::Https {
             return Err(Failure::ClearTextCredentials);
@@ -80,24 +79,11 @@ impl Client {
             agent: agent(credentials, rules),
             url: url.clone(),
             authorization: credentials.authorization().map(str::to_owned),
+            has_identity: credentials.has_identity(),
             user_agent: user_agent.to_owned(),
             redirected: None,
-            shared: Shared {
-                job: job.clone(),
-                failed: Failed::default(),
-                budget: Rc::new(Cell::new(budget)),
-            },
+            shared,
         })
-    }
-
-    /// Where this client says what broke.
-    pub(crate) fn failed(&self) -> Failed {
-        Rc::clone(&self.shared.failed)
-    }
-
-    /// How many bytes the server may still send; set anew for the next stage of the fetch.
-    pub(crate) fn budget(&self) -> Rc<Cell<Budget>> {
-        Rc::clone(&self.shared.budget)
     }
 
     /// Sends the advertisement request and follows its redirects. `tail` is what comes after the
@@ -148,10 +134,11 @@ impl Client {
         };
         match (base.scheme(), target.scheme()) {
             (_, Scheme::File) => return refused("a file", "ever"),
+            (_, Scheme::Ssh) => return refused(target.authority(), "because it is not https"),
             (Scheme::Https, Scheme::Http) => return refused(target.authority(), "because it is not https"),
             _ => {}
         }
-        if self.authorization.is_some() && target.authority() != self.url.authority() {
+        if self.has_identity && target.authority() != self.url.authority() {
             return refused(target.authority(), "because the credentials are for another host");
         }
         Ok(target)

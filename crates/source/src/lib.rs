@@ -15,8 +15,8 @@
 //! server sends has a limit ([`Limits`]). Credentials go to the host that they are for and to no other
 //! ([`Credentials`]); the addresses that a name may resolve to are restricted ([`AddressRules`]).
 //!
-//! `https://` and `http://` speak Git's smart protocol; `file://` reads a folder, where the caller
-//! allows it.
+//! `https://`, `http://` and `ssh://` (`user@host:path`) speak Git's smart protocol; `file://` reads a folder,
+//! where the caller allows it.
 
 mod address;
 mod credentials;
@@ -34,6 +34,7 @@ mod oci;
 mod reference;
 mod remote;
 mod resolver;
+mod ssh;
 mod tree;
 mod unpack;
 mod url;
@@ -47,6 +48,6 @@ pub use helm::{FetchedIndex, HelmRepository, Validators, digest_of};
 pub use index::{ChartIndex, ChartVersion};
 pub use limits::Limits;
 pub use oci::{FetchedOci, OciReference, OciRepository};
-pub use reference::{CommitId, GitRef, RefError, RefName};
+pub use reference::{CommitId, GitRef, RefError, RefName, VersionRange};
 pub use tree::TreeError;
 pub use url::{GitUrl, UrlError};

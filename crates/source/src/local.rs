@@ -6,7 +6,7 @@ use gix::refs::TargetRef;
 use crate::error::Failure;
 use crate::fetcher::{FetchRequest, FetcherOptions, Found, Tip};
 use crate::job::Job;
-use crate::reference::GitRef;
+use crate::reference::{GitRef, TAGS, VersionRange};
 use crate::tree;
 
 /// Symbolic references that are followed; Git's own limit is 5.
@@ -27,8 +27,14 @@ pub(crate) fn fetch_tree(
     if repository.object_hash() != gix::hash::Kind::Sha1 {
         return Err(Failure::ObjectFormat { format: repository.object_hash().to_string() });
     }
-    let mut tip = resolve(&repository, &request.reference)?;
-    tip.object = tree::peeled(&repository.objects, tip.object)?;
+    let tip = match &request.reference {
+        GitRef::Semver(range) => newest_tag(&repository, range)?,
+        reference => {
+            let mut tip = resolve(&repository, reference)?;
+            tip.object = tree::peeled(&repository.objects, tip.object)?;
+            tip
+        }
+    };
     if request.is_known(&tip) {
         return Ok(Found::Unchanged(tip));
     }
@@ -37,9 +43,33 @@ pub(crate) fn fetch_tree(
     Ok(Found::New { tip, folder, notes })
 }
 
+/// The newest version in a range of those tags that name commits.
+fn newest_tag(repository: &gix::Repository, range: &VersionRange) -> Result<Tip, Failure> {
+    let unreadable = |error: String| Failure::NotARepository { detail: error };
+    let all = repository.references().map_err(|error| unreadable(error.to_string()))?;
+    let tags = all.tags().map_err(|error| unreadable(error.to_string()))?;
+    let tags = tags.filter_map(Result::ok).filter_map(|tag| {
+        let name = tag.name().as_bstr().to_str().ok()?.strip_prefix(TAGS)?.to_owned();
+        let object = tag.target().try_id()?.to_owned();
+        Some((name, object))
+    });
+    for (name, want) in range.newest_first(tags.collect()) {
+        let object = tree::peeled(&repository.objects, want)?;
+        match tree::root_of(&repository.objects, object) {
+            Ok(_) => return Ok(Tip { name: Some(name), object, want }),
+            Err(Failure::NotACommit { .. }) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::TagNotFound {
+        version: range.as_str().to_owned(),
+        there: "none that is a version in this range and names a commit".to_owned(),
+    })
+}
+
 fn resolve(repository: &gix::Repository, reference: &GitRef) -> Result<Tip, Failure> {
     let mut name = match (reference, reference.full_name()) {
-        (GitRef::Commit(id), _) => return Ok(Tip { name: None, object: id.0 }),
+        (GitRef::Commit(id) | GitRef::CommitOn(id, _), _) => return Ok(Tip::of_commit(id.0)),
         (_, name) => name.ok_or(Failure::ReferenceNotFound)?,
     };
     for _ in 0..MAX_SYMBOLIC {
@@ -54,9 +84,8 @@ fn resolve(repository: &gix::Repository, reference: &GitRef) -> Result<Tip, Fail
         };
         match found.target.to_ref() {
             TargetRef::Object(id) => {
-                let short = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/"));
-                let short = short.unwrap_or(&name).to_owned();
-                return Ok(Tip { name: Some(short), object: id.to_owned() });
+                let shown = reference.shown_name(&name);
+                return Ok(Tip { name: Some(shown), object: id.to_owned(), want: id.to_owned() });
             }
             TargetRef::Symbolic(next) => name = next.as_bstr().to_str_lossy().into_owned(),
         }

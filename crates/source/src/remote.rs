@@ -1,4 +1,7 @@
-//! A repository behind smart HTTP: handshake, references, one shallow pack.
+//! A repository behind smart HTTP or SSH: handshake, references, one shallow pack.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use gix::ObjectId;
 use gix::bstr::ByteSlice;
@@ -6,137 +9,253 @@ use gix::progress::Discard;
 use gix::protocol::handshake::Ref;
 use gix::protocol::transport::{Protocol, Service};
 use gix::protocol::{Handshake, LsRefsCommand, fetch, ls_refs};
-use gix_transport::client::blocking_io::http::Transport;
+use gix_transport::client::blocking_io::Transport;
+use gix_transport::client::blocking_io::http::Transport as Http;
+use gix_transport::client::git::ConnectMode;
+use gix_transport::client::git::blocking_io::Connection;
 
 use crate::error::Failure;
-use crate::exchange::{Budget, Failed};
-use crate::fetcher::{FetchRequest, FetcherOptions, Found, Tip};
+use crate::exchange::{Budget, Failed, Shared};
+use crate::fetcher::{FetchRequest, FetcherOptions, Found, NotCommits, Tip};
 use crate::http::Client;
 use crate::job::Job;
-use crate::reference::GitRef;
-use crate::tree;
+use crate::reference::{BRANCHES, GitRef, TAGS, VersionRange};
+use crate::{ssh, tree};
 
 const AGENT: &str = concat!("convoy/", env!("CARGO_PKG_VERSION"));
+
+/// Tags that are tried, the newest version first, until one names a commit.
+const MAX_TRIED_TAGS: usize = 10;
 
 /// Resolves the reference, and reads its tree unless it is where the caller saw it last.
 pub(crate) fn fetch_tree(
     options: &FetcherOptions,
     request: &FetchRequest,
+    not_commits: &NotCommits,
     job: &Job,
 ) -> Result<Found, Failure> {
-    let limits = options.limits;
-    let advertisement = Budget {
-        what: "references",
-        limit: limits.max_advertisement_bytes,
-        left: limits.max_advertisement_bytes,
-    };
-    let client = Client::new(
-        &request.url,
-        &request.credentials,
-        options.addresses,
-        &options.user_agent,
-        job,
-        advertisement,
-    )?;
-    let (failed, budget) = (client.failed(), client.budget());
-    let url = gix::Url::try_from(request.url.to_string().as_str())
-        .map_err(|error| Failure::Protocol { detail: error.to_string() })?;
-    let mut transport = Transport::new_http(client, url, Protocol::V2, false);
-
-    let handshake = gix::protocol::handshake(
-        &mut transport,
-        Service::UploadPack,
-        // No credential helper: the backend sends what the Secret holds.
-        |_| Ok(None),
-        Vec::new(),
-        &mut Discard,
-    );
-    let mut handshake = handshake.map_err(|error| told(&failed, &error))?;
-    check_object_format(&handshake)?;
-    let tip = match request.reference.full_name() {
-        Some(name) => {
-            let refs =
-                references(&mut handshake, &mut transport, &name).map_err(|error| told(&failed, &error))?;
-            find(&refs, &name, &request.reference)?
+    let mut server = Server::greet(options, request, job)?;
+    let tip = match (&request.reference, request.reference.full_name()) {
+        (reference, Some(name)) => find(&server.references(&name)?, &name, reference)?,
+        (GitRef::Semver(range), None) => return newest_tag(server, range, not_commits),
+        (GitRef::CommitOn(id, branch), None) => {
+            return match server.receive(&Tip::of_commit(id.0), id.0, Depth::One) {
+                // Servers of the first version of the protocol hand out by id what a name stands for.
+                Err(Failure::CommitNotFound) => {
+                    let mut server = Server::greet(options, request, job)?;
+                    let name = format!("{BRANCHES}{}", branch.as_str());
+                    let tip = find(&server.references(&name)?, &name, &request.reference)?;
+                    server.receive(&Tip { want: tip.want, ..Tip::of_commit(id.0) }, id.0, Depth::All)
+                }
+                found => found,
+            };
         }
-        None => match &request.reference {
-            GitRef::Commit(id) => Tip { name: None, object: id.0 },
-            GitRef::DefaultBranch | GitRef::Branch(_) | GitRef::Tag(_) => {
-                return Err(Failure::ReferenceNotFound);
-            }
-        },
+        (GitRef::Commit(id), None) => Tip::of_commit(id.0),
+        (_, None) => return Err(Failure::ReferenceNotFound),
     };
     if request.is_known(&tip) {
         return Ok(Found::Unchanged(tip));
     }
+    server.receive(&tip, tip.object, Depth::One)
+}
 
-    budget.set(Budget { what: "objects", limit: limits.max_pack_bytes, left: limits.max_pack_bytes });
-    let scratch = tempfile::Builder::new().prefix("convoy-fetch-").tempdir_in(&options.scratch_dir);
-    let scratch = scratch.map_err(Failure::Scratch)?;
-    let objects = scratch.path().join("objects");
-    let packs = objects.join("pack");
-    std::fs::create_dir_all(&packs).map_err(Failure::Scratch)?;
-    let depth_one = fetch::Shallow::DepthAtRemote(std::num::NonZeroU32::MIN);
-    let shallow = if can_be_shallow(&handshake) { depth_one } else { fetch::Shallow::NoChange };
-    // Above the limit for files, so that the walk over the tree can name the file that is too large.
-    let object_bytes = limits.max_file_bytes.saturating_mul(4);
-    let object_limit = usize::try_from(object_bytes).unwrap_or(usize::MAX);
-    let received = gix::protocol::fetch(
-        &mut Want(tip.object),
-        |pack, progress, cancelled| {
-            let write = gix::odb::pack::bundle::write::Options {
-                thread_limit: Some(1),
-                alloc_limit_bytes: Some(object_limit),
-                ..Default::default()
-            };
-            let none = None::<gix::objs::find::Never>;
-            let sha1 = gix::hash::Kind::Sha1;
-            gix::odb::pack::Bundle::write_to_directory(
-                pack,
-                Some(&packs),
-                progress,
-                cancelled,
-                none,
-                sha1,
-                write,
-            )?;
-            Ok(true)
-        },
-        Discard,
-        job.cancelled(),
-        fetch::Context {
-            handshake: &mut handshake,
-            transport: &mut transport,
-            user_agent: ("agent", Some(AGENT.into())),
-            trace_packetlines: false,
-        },
-        fetch::Options {
-            shallow_file: scratch.path().join("shallow"),
-            shallow: &shallow,
-            tags: fetch::Tags::None,
-            reject_shallow_remote: false,
-        },
-    );
-    match received {
-        Ok(Some(_)) => {}
-        Ok(None) => return Err(Failure::Protocol { detail: "the server sent no objects".to_owned() }),
-        Err(error) => {
-            return Err(match told(&failed, &error) {
-                Failure::Protocol { detail } if is_refusal(&detail) => Failure::CommitNotFound,
-                Failure::Protocol { detail } if detail.contains("too large to fit in memory") => {
-                    Failure::ObjectTooLarge { limit: object_bytes }
-                }
-                failure => failure,
-            });
+/// The newest version in a range of those tags that name commits.
+fn newest_tag(
+    mut server: Server<'_>,
+    range: &VersionRange,
+    not_commits: &NotCommits,
+) -> Result<Found, Failure> {
+    let (options, request, job) = (server.options, server.request, server.job);
+    let tags = server.references(TAGS)?;
+    let tags = tags.iter().filter_map(|found| {
+        let (name, target, peeled) = found.unpack();
+        let name = name.to_str().ok()?.strip_prefix(TAGS)?.to_owned();
+        let want = target.or(peeled)?.to_owned();
+        Some((name, (want, peeled.unwrap_or(&want).to_owned())))
+    });
+    let candidates = range.newest_first(tags.collect());
+    let mut server = Some(server);
+    let mut tried = 0;
+    for (name, (want, object)) in candidates {
+        if not_commits.has(object) {
+            continue;
+        }
+        let tip = Tip { name: Some(name), object, want };
+        if request.is_known(&tip) {
+            return Ok(Found::Unchanged(tip));
+        }
+        tried += 1;
+        if tried > MAX_TRIED_TAGS {
+            break;
+        }
+        // A connection is good for one pack.
+        let mut here = match server.take() {
+            Some(server) => server,
+            None => Server::greet(options, request, job)?,
+        };
+        match here.receive(&tip, object, Depth::One) {
+            Err(Failure::NotACommit { .. }) => not_commits.add(object),
+            found => return found,
         }
     }
-    let options =
-        gix::odb::store::init::Options { alloc_limit_bytes: Some(object_limit), ..Default::default() };
-    let database =
-        gix::odb::at_opts(&objects, gix::hash::Kind::Sha1, None, options).map_err(Failure::Scratch)?;
-    let root = tree::root_of(&database, tip.object)?;
-    let (folder, notes) = tree::read(&database, root, limits, job.cancelled())?;
-    Ok(Found::New { tip, folder, notes })
+    Err(Failure::TagNotFound {
+        version: range.as_str().to_owned(),
+        there: "none that is a version in this range and names a commit".to_owned(),
+    })
+}
+
+/// How much of the history is fetched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    One,
+    All,
+}
+
+/// A server that was greeted.
+struct Server<'a> {
+    options: &'a FetcherOptions,
+    request: &'a FetchRequest,
+    job: &'a Job,
+    shared: Shared,
+    transport: Box<dyn Transport>,
+    handshake: Handshake,
+}
+
+impl<'a> Server<'a> {
+    fn greet(options: &'a FetcherOptions, request: &'a FetchRequest, job: &'a Job) -> Result<Self, Failure> {
+        let limit = options.limits.max_advertisement_bytes;
+        let budget = Budget { what: "references", limit, left: limit };
+        let shared =
+            Shared { job: job.clone(), failed: Failed::default(), budget: Rc::new(Cell::new(budget)) };
+        let mut transport = connect(options, request, &shared)?;
+        let handshake = gix::protocol::handshake(
+            &mut transport,
+            Service::UploadPack,
+            // No credential helper: the backend sends what the Secret holds.
+            |_| Ok(None),
+            Vec::new(),
+            &mut Discard,
+        );
+        let handshake = handshake.map_err(|error| told(&shared.failed, &error))?;
+        check_object_format(&handshake)?;
+        Ok(Self { options, request, job, shared, transport, handshake })
+    }
+
+    /// What the server has below a name.
+    fn references(&mut self, prefix: &str) -> Result<Vec<Ref>, Failure> {
+        if let Some(refs) = self.handshake.refs.take() {
+            return Ok(refs);
+        }
+        let mut prefixes = ls_refs::RefPrefixes::new();
+        prefixes.extend([gix::bstr::BString::from(prefix)]);
+        let agent = ("agent", Some(AGENT.into()));
+        LsRefsCommand::new(Some(prefixes), &self.handshake.capabilities, agent)
+            .invoke_blocking(&mut self.transport, &mut Discard, false)
+            .map_err(|error| told(&self.shared.failed, &error))
+    }
+
+    /// Downloads what `tip` wants, and reads the tree of a commit of it.
+    fn receive(&mut self, tip: &Tip, commit: ObjectId, depth: Depth) -> Result<Found, Failure> {
+        let (limits, job) = (self.options.limits, self.job);
+        let left = limits.max_pack_bytes;
+        self.shared.budget.set(Budget { what: "objects", limit: left, left });
+        let scratch = tempfile::Builder::new().prefix("convoy-fetch-").tempdir_in(&self.options.scratch_dir);
+        let scratch = scratch.map_err(Failure::Scratch)?;
+        let objects = scratch.path().join("objects");
+        let packs = objects.join("pack");
+        std::fs::create_dir_all(&packs).map_err(Failure::Scratch)?;
+        let shallow = match depth {
+            Depth::One if can_be_shallow(&self.handshake) => {
+                fetch::Shallow::DepthAtRemote(std::num::NonZeroU32::MIN)
+            }
+            Depth::One | Depth::All => fetch::Shallow::NoChange,
+        };
+        // Above the limit for files, so that the walk over the tree can name the file that is too large.
+        let object_bytes = limits.max_file_bytes.saturating_mul(4);
+        let object_limit = usize::try_from(object_bytes).unwrap_or(usize::MAX);
+        let received = gix::protocol::fetch(
+            &mut Want(tip.want),
+            |pack, progress, cancelled| {
+                let write = gix::odb::pack::bundle::write::Options {
+                    thread_limit: Some(1),
+                    alloc_limit_bytes: Some(object_limit),
+                    ..Default::default()
+                };
+                let none = None::<gix::objs::find::Never>;
+                let sha1 = gix::hash::Kind::Sha1;
+                gix::odb::pack::Bundle::write_to_directory(
+                    pack,
+                    Some(&packs),
+                    progress,
+                    cancelled,
+                    none,
+                    sha1,
+                    write,
+                )?;
+                Ok(true)
+            },
+            Discard,
+            job.cancelled(),
+            fetch::Context {
+                handshake: &mut self.handshake,
+                transport: &mut self.transport,
+                user_agent: ("agent", Some(AGENT.into())),
+                trace_packetlines: false,
+            },
+            fetch::Options {
+                shallow_file: scratch.path().join("shallow"),
+                shallow: &shallow,
+                tags: fetch::Tags::None,
+                reject_shallow_remote: false,
+            },
+        );
+        match received {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(Failure::Protocol { detail: "the server sent no objects".to_owned() }),
+            Err(error) => {
+                return Err(match told(&self.shared.failed, &error) {
+                    Failure::Protocol { detail } if is_refusal(&detail) => Failure::CommitNotFound,
+                    Failure::Protocol { detail } if detail.contains("too large to fit in memory") => {
+                        Failure::ObjectTooLarge { limit: object_bytes }
+                    }
+                    failure => failure,
+                });
+            }
+        }
+        let options =
+            gix::odb::store::init::Options { alloc_limit_bytes: Some(object_limit), ..Default::default() };
+        let database =
+            gix::odb::at_opts(&objects, gix::hash::Kind::Sha1, None, options).map_err(Failure::Scratch)?;
+        let root = tree::root_of(&database, commit)?;
+        let (folder, notes) = tree::read(&database, root, limits, job.cancelled())?;
+        Ok(Found::New { tip: tip.clone(), folder, notes })
+    }
+}
+
+fn connect(
+    options: &FetcherOptions,
+    request: &FetchRequest,
+    shared: &Shared,
+) -> Result<Box<dyn Transport>, Failure> {
+    let (url, credentials) = (&request.url, &request.credentials);
+    if let Some(place) = url.ssh_place() {
+        let (reader, writer) = ssh::upload_pack(&place, credentials, options.addresses, shared)?;
+        let no_host = None::<(String, Option<u16>)>;
+        let process = ConnectMode::Process;
+        return Ok(Box::new(Connection::new(
+            reader,
+            writer,
+            Protocol::V2,
+            place.path,
+            no_host,
+            process,
+            false,
+        )));
+    }
+    let client = Client::new(url, credentials, options.addresses, &options.user_agent, shared.clone())?;
+    let url = gix::Url::try_from(url.to_string().as_str())
+        .map_err(|error| Failure::Protocol { detail: error.to_string() })?;
+    Ok(Box::new(Http::new_http(client, url, Protocol::V2, false)))
 }
 
 /// Our own account of what broke, if there is one, else what gix says.
@@ -179,37 +298,27 @@ fn can_be_shallow(handshake: &Handshake) -> bool {
         || capabilities.capability("fetch").and_then(|fetch| fetch.supports("shallow")).unwrap_or(false)
 }
 
-fn references(
-    handshake: &mut Handshake,
-    transport: &mut Transport<Client>,
-    name: &str,
-) -> gix::error::Result<Vec<Ref>> {
-    if let Some(refs) = handshake.refs.take() {
-        return Ok(refs);
-    }
-    let mut prefixes = ls_refs::RefPrefixes::new();
-    prefixes.extend([gix::bstr::BString::from(name)]);
-    LsRefsCommand::new(Some(prefixes), &handshake.capabilities, ("agent", Some(AGENT.into())))
-        .invoke_blocking(transport, &mut Discard, false)
-}
-
 fn find(refs: &[Ref], name: &str, wanted: &GitRef) -> Result<Tip, Failure> {
-    let short = |full: &str| {
-        let short = full.strip_prefix("refs/heads/").or_else(|| full.strip_prefix("refs/tags/"));
-        Some(short.unwrap_or(full).to_owned())
-    };
     for found in refs {
         // Of an annotated tag, `target` is the tag and `peeled` the object that it names in the end.
         let (full_name, target, peeled) = found.unpack();
         if full_name != name.as_bytes() {
             continue;
         }
-        let Some(object) = peeled.or(target) else { return Err(Failure::Empty) };
+        let (Some(object), Some(want)) = (peeled.or(target), target.or(peeled)) else {
+            return Err(Failure::Empty);
+        };
         let full = match found {
-            Ref::Symbolic { target, .. } => target.to_str_lossy().into_owned(),
+            Ref::Symbolic { target, .. } if *wanted == GitRef::DefaultBranch => {
+                target.to_str_lossy().into_owned()
+            }
             _ => name.to_owned(),
         };
-        return Ok(Tip { name: short(&full), object: object.to_owned() });
+        return Ok(Tip {
+            name: Some(wanted.shown_name(&full)),
+            object: object.to_owned(),
+            want: want.to_owned(),
+        });
     }
     Err(if *wanted == GitRef::DefaultBranch { Failure::Empty } else { Failure::ReferenceNotFound })
 }

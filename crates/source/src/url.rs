@@ -4,24 +4,43 @@ use std::path::{Path, PathBuf};
 /// Longest URL that is looked at, in bytes.
 const MAX_URL_BYTES: usize = 2048;
 
-/// Where a Git repository is, checked: `https://host/path`, `http://host/path` or `file:///path`.
+/// Where a Git repository is, checked: `https://host/path`, `http://host/path`, `ssh://user@host/path`,
+/// `user@host:path` or `file:///path`.
 ///
-/// It never holds credentials, a query or a fragment, so its text may stand in messages and logs.
+/// It never holds a password, a query or a fragment, so its text may stand in messages and logs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GitUrl {
     scheme: Scheme,
+    /// Who logs in, of `ssh` alone; empty when the URL does not say it.
+    user: String,
     /// Host and optional port as written; empty for `file`.
     authority: String,
-    /// Absolute path, percent-encoded as written, without a trailing slash.
+    /// Absolute path, percent-encoded as written, without a trailing slash; without the slash at its front when
+    /// it stands as in `user@host:path`.
     path: String,
+}
+
+/// Where a repository is that is reached over SSH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SshPlace<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    /// As the server's shell should see it.
+    pub(crate) path: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Scheme {
     Http,
     Https,
+    Ssh,
     File,
 }
+
+/// Who logs in over SSH when the URL does not say it; the large forges know no other.
+const DEFAULT_USER: &str = "git";
+const SSH_PORT: u16 = 22;
 
 /// Why a URL is refused. The URL itself is not part of the message: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,12 +48,14 @@ pub enum UrlError {
     /// Longer than 2,048 bytes, or with blanks or control characters.
     #[error("the URL is longer than 2048 bytes or holds blanks or control characters")]
     Malformed,
-    /// `git@host:path`, `ssh://…`.
-    #[error("Git over SSH is not supported yet: use https://")]
-    Ssh,
-    /// Neither http, https nor file.
-    #[error("the URL is not one of https://host/path, http://host/path and file:///path")]
+    /// Neither http, https, ssh nor file.
+    #[error(
+        "the URL is not one of https://host/path, http://host/path, ssh://user@host/path, user@host:path and file:///path"
+    )]
     Scheme,
+    /// A user with other characters than names have.
+    #[error("the URL's user is malformed")]
+    User,
     /// Not `oci://`.
     #[error("the URL is not oci://host/prefix")]
     OciScheme,
@@ -69,15 +90,13 @@ impl GitUrl {
             return Err(UrlError::Malformed);
         }
         let Some((scheme, rest)) = text.split_once("://") else {
-            let scp_like =
-                text.split('/').next().is_some_and(|host| host.contains('@') && host.contains(':'));
-            return Err(if scp_like { UrlError::Ssh } else { UrlError::Scheme });
+            return Self::scp_like(text);
         };
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
             "file" => Scheme::File,
-            "ssh" | "git+ssh" | "ssh+git" => return Err(UrlError::Ssh),
+            "ssh" => return Self::ssh(rest),
             _ => return Err(UrlError::Scheme),
         };
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
@@ -100,7 +119,71 @@ impl GitUrl {
         if segments.peek().is_none() || segments.any(is_bad_segment) {
             return Err(UrlError::Path);
         }
-        Ok(Self { scheme, authority: authority.to_ascii_lowercase(), path: path.to_owned() })
+        let authority = authority.to_ascii_lowercase();
+        Ok(Self { scheme, user: String::new(), authority, path: path.to_owned() })
+    }
+
+    /// `user@host:path`, as Git and scp read it: the path starts in the user's home.
+    fn scp_like(text: &str) -> Result<Self, UrlError> {
+        let (place, path) = text.split_once(':').ok_or(UrlError::Scheme)?;
+        let (user, host) = place.split_once('@').ok_or(UrlError::Scheme)?;
+        if host.contains('/') || user.contains('/') {
+            return Err(UrlError::Scheme);
+        }
+        Self::over_ssh(user, host, path)
+    }
+
+    fn ssh(rest: &str) -> Result<Self, UrlError> {
+        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if user.contains(':') {
+            return Err(UrlError::Credentials);
+        }
+        let user = if authority.contains('@') && user.is_empty() { "@" } else { user };
+        // As Git has it: the home of the user, not a folder of this name.
+        let path = path.strip_prefix('/').filter(|path| path.starts_with('~')).unwrap_or(path);
+        Self::over_ssh(user, host, path)
+    }
+
+    fn over_ssh(user: &str, host: &str, path: &str) -> Result<Self, UrlError> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        if user.starts_with('-') || !user.bytes().all(is_name) {
+            return Err(UrlError::User);
+        }
+        if host.contains(['?', '#']) || path.contains(['?', '#']) {
+            return Err(UrlError::Query);
+        }
+        if !is_host_and_port(host) {
+            return Err(UrlError::Host);
+        }
+        let path = path.trim_end_matches('/');
+        let segments = path.strip_prefix('/').unwrap_or(path);
+        if path.starts_with('-') || segments.split('/').any(is_bad_segment) {
+            return Err(UrlError::Path);
+        }
+        Ok(Self {
+            scheme: Scheme::Ssh,
+            user: user.to_owned(),
+            authority: host.to_ascii_lowercase(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Where to go over SSH; none for another scheme.
+    pub(crate) fn ssh_place(&self) -> Option<SshPlace<'_>> {
+        if self.scheme != Scheme::Ssh {
+            return None;
+        }
+        let (host, port) = match self.authority.strip_prefix('[') {
+            Some(rest) => rest.split_once(']')?,
+            None => {
+                let host = self.authority.split(':').next().unwrap_or_default();
+                self.authority.split_at(host.len())
+            }
+        };
+        let port = port.strip_prefix(':').map_or(Some(SSH_PORT), |port| port.parse().ok())?;
+        let user = if self.user.is_empty() { DEFAULT_USER } else { self.user.as_str() };
+        Some(SshPlace { user, host, port, path: &self.path })
     }
 
     pub(crate) fn scheme(&self) -> Scheme {
@@ -123,6 +206,14 @@ impl fmt::Display for GitUrl {
             Scheme::Http => "http",
             Scheme::Https => "https",
             Scheme::File => "file",
+            Scheme::Ssh => {
+                let at = if self.user.is_empty() { "" } else { "@" };
+                return match self.path.as_bytes().first() {
+                    Some(b'/') => write!(f, "ssh://{}{at}{}{}", self.user, self.authority, self.path),
+                    Some(b'~') => write!(f, "ssh://{}{at}{}/{}", self.user, self.authority, self.path),
+                    _ => write!(f, "{}{at}{}:{}", self.user, self.authority, self.path),
+                };
+            }
         };
         write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
@@ -186,6 +277,9 @@ mod tests {
             ("http://127.0.0.1:3000/a", "http://127.0.0.1:3000/a"),
             ("https://[2001:db8::1]:443/a", "https://[2001:db8::1]:443/a"),
             ("file:///srv/git/apps.git", "file:///srv/git/apps.git"),
+            ("git@Git.Example:team/apps.git", "git@git.example:team/apps.git"),
+            ("ssh://Git.Example/team/apps.git/", "ssh://git.example/team/apps.git"),
+            ("ssh://me@git.example:2222/~me/apps", "ssh://me@git.example:2222/~me/apps"),
         ] {
             assert_eq!(GitUrl::parse(text).map(|url| url.to_string()), Ok(want.to_owned()), "{text}");
         }
@@ -194,10 +288,38 @@ mod tests {
     }
 
     #[test]
+    fn ssh_urls_say_who_goes_where() {
+        for (text, user, host, port, path) in [
+            ("git@git.example:team/apps.git", "git", "git.example", 22, "team/apps.git"),
+            ("git@git.example:/srv/apps.git", "git", "git.example", 22, "/srv/apps.git"),
+            ("ssh://git.example/team/apps.git", "git", "git.example", 22, "/team/apps.git"),
+            ("ssh://me@git.example:2222/~me/apps", "me", "git.example", 2222, "~me/apps"),
+            ("ssh://git@[2001:db8::1]:2222/a", "git", "2001:db8::1", 2222, "/a"),
+            ("ssh://git@[2001:db8::1]/a", "git", "2001:db8::1", 22, "/a"),
+        ] {
+            let url = GitUrl::parse(text).unwrap();
+            assert_eq!(url.ssh_place(), Some(SshPlace { user, host, port, path }), "{text}");
+        }
+        assert_eq!(GitUrl::parse("https://git.example/a").unwrap().ssh_place(), None);
+    }
+
+    #[test]
     fn bad_urls_are_refused_by_name() {
         for (text, want) in [
-            ("git@github.example:team/apps.git", UrlError::Ssh),
-            ("ssh://-oProxyCommand=id/x", UrlError::Ssh),
+            ("ssh://-oProxyCommand=id/x", UrlError::Host),
+            ("ssh://-oProxyCommand=id@host/x", UrlError::User),
+            ("-oProxyCommand=id@host:x", UrlError::User),
+            ("ssh://git:CANARY@host/x", UrlError::Credentials),
+            ("ssh://@host/x", UrlError::User),
+            ("ssh://host/../x", UrlError::Path),
+            ("ssh://host", UrlError::Path),
+            ("ssh://host:0/x", UrlError::Host),
+            ("ssh://host/x?y", UrlError::Query),
+            ("git@host:--upload-pack=id", UrlError::Path),
+            ("git@host:", UrlError::Path),
+            ("git@host:a/../../b", UrlError::Path),
+            ("host:path", UrlError::Scheme),
+            ("git+ssh://host/x", UrlError::Scheme),
             ("ext::sh -c id", UrlError::Malformed),
             ("ext::sh", UrlError::Scheme),
             ("--upload-pack=id", UrlError::Scheme),

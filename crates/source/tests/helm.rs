@@ -156,8 +156,9 @@ fn who_got_it(servers: &[(&str, &WebServer)]) -> Vec<String> {
     seen
 }
 
+/// Case 304.
 #[tokio::test]
-async fn the_password_goes_to_the_repositorys_own_origin_alone() {
+async fn case304_the_password_goes_to_the_repositorys_own_origin_alone() {
     let other = WebServer::start(|_| WebAnswer::ok(any())).unwrap();
     let elsewhere = other.port();
     let server = WebServer::start(move |request: &WebRequest| {

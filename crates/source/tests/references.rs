@@ -82,6 +82,77 @@ async fn what_is_no_commit_or_is_not_there_is_refused_by_name() {
     }
 }
 
+/// Case 301: branches and tags of one name, tags of tags, of trees and of blobs, and what is a version.
+#[tokio::test]
+async fn case301_versions_are_chosen_among_tags_that_name_commits() {
+    let mut repo = Repo::empty();
+    let mut commits = vec![repo.commit(&[("a", "one")])];
+    repo.git(&["tag", "v1.0.0"]);
+    commits.push(repo.commit(&[("a", "two")]));
+    repo.git(&["tag", "-a", "v1.1.0", "-m", "annotated"]);
+    commits.push(repo.commit(&[("a", "three")]));
+    repo.git(&["tag", "-a", "inner", "-m", "inner"]);
+    repo.git(&["tag", "-a", "v1.2.0", "inner", "-m", "nested"]);
+    commits.push(repo.commit(&[("a", "four")]));
+    repo.git(&["tag", "v1.2.0+build.1"]);
+    commits.push(repo.commit(&[("a", "five")]));
+    repo.git(&["tag", "v2.0.0-rc.1"]);
+    commits.push(repo.commit(&[("a", "six")]));
+    for tag in ["1.3", "V1.9.0", "release-9.9.9", "v1.04.0"] {
+        repo.git(&["tag", tag]);
+    }
+    repo.git(&["tag", "v8.0.0", "HEAD^{tree}"]);
+    repo.git(&["tag", "v9.0.0", "HEAD:a"]);
+    repo.git(&["checkout", "-q", "-b", "side"]);
+    commits.push(repo.commit(&[("a", "side")]));
+    repo.git(&["branch", "v1.0.0"]);
+    repo.git(&["checkout", "-q", "main"]);
+    repo.git(&["update-ref", "refs/pull/1/head", "refs/heads/side"]);
+    let server = Server::http(repo.dir.path());
+    let fetcher = Fetcher::new(options());
+    for url in [repo.url(), server.url("/repo"), server.url("/old/repo")] {
+        let semver = |range: &str| GitRef::semver(range).unwrap();
+        for (reference, name, commit) in [
+            (GitRef::tag("v1.0.0").unwrap(), "v1.0.0@", 0),
+            (GitRef::tag("v1.1.0").unwrap(), "v1.1.0@", 1),
+            (GitRef::tag("v1.2.0").unwrap(), "v1.2.0@", 2),
+            (GitRef::branch("v1.0.0").unwrap(), "v1.0.0@", 6),
+            (GitRef::name("refs/tags/v1.2.0").unwrap(), "refs/tags/v1.2.0@", 2),
+            (GitRef::name("refs/heads/v1.0.0").unwrap(), "refs/heads/v1.0.0@", 6),
+            (GitRef::name("refs/pull/1/head").unwrap(), "refs/pull/1/head@", 6),
+            (GitRef::commit_on(&commits[3], "main").unwrap(), "", 3),
+            (semver(">=1.0.0 <2"), "1.3@", 5),
+            // Of equal versions always the same: that whose text is last.
+            (semver("~1.2"), "v1.2.0+build.1@", 3),
+            (semver("1.1.x"), "v1.1.0@", 1),
+            (semver("*"), "1.3@", 5),
+            (semver(">=2.0.0-0"), "v2.0.0-rc.1@", 4),
+        ] {
+            let mut request = request(&url, reference.clone());
+            let fetched = fetcher.fetch(request.clone()).await;
+            let fetched = fetched.unwrap_or_else(|error| panic!("{url} {reference}: {}", chain(&error)));
+            let revision = format!("{name}sha1:{}", commits[commit]);
+            assert_eq!(shown(&fetched).0, revision, "{url} {reference}");
+            request.known_revision = Some(revision.clone());
+            let before = server.seen().len();
+            assert_eq!(fetcher.fetch(request).await.unwrap(), Fetched::Unchanged { revision });
+            let downloads = |body: &str| body.contains("command=fetch") || body.contains("want ");
+            assert!(server.seen()[before..].iter().all(|seen| !downloads(&seen.body)), "{reference}");
+        }
+        for (reference, want) in [
+            (GitRef::tag("v8.0.0").unwrap(), "it names a tree, not a commit"),
+            (GitRef::tag("v9.0.0").unwrap(), "it names a blob, not a commit"),
+            (semver(">=3"), "has no tag that matches \">=3\""),
+            (semver(">=1.4 <2"), "has no tag that matches"),
+            (GitRef::name("refs/pull/2/head").unwrap(), "it does not exist there"),
+        ] {
+            let error = fetcher.fetch(request(&url, reference.clone())).await.unwrap_err();
+            assert!(chain(&error).contains(want), "{url} {reference}: {}", chain(&error));
+            assert_eq!((error.class(), error.reason()), (Class::Terminal, "GitReferenceNotFound"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_unchanged_revision_downloads_nothing() {
     let mut repo = Repo::with(&[("a", "1")]);
@@ -113,8 +184,9 @@ async fn a_known_commit_asks_no_server() {
     assert_eq!(fetched, Fetched::Unchanged { revision: format!("sha1:{id}") });
 }
 
+/// Case 303, as far as it is seen from here.
 #[tokio::test]
-async fn rewritten_history_gone_branches_and_first_pushes_are_followed() {
+async fn case303_rewritten_history_gone_branches_and_first_pushes_are_followed() {
     let mut repo = Repo::empty();
     let server = Server::http(repo.dir.path());
     for url in [repo.url(), server.url("/repo")] {

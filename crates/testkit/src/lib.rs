@@ -18,6 +18,7 @@ mod left_out;
 mod oci_registry;
 mod process;
 mod programs;
+mod ssh_server;
 mod web_server;
 pub mod writers;
 
@@ -31,4 +32,5 @@ pub use left_out::leave_out;
 pub use oci_registry::OciRegistry;
 pub use process::Process;
 pub use programs::{ProgramMissing, program};
+pub use ssh_server::SshServer;
 pub use web_server::{WebAnswer, WebRequest, WebServer};

@@ -1,10 +1,17 @@
 //! A small HTTP server that answers as a test says, and remembers who asked for what.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::certificates::Identity;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -96,15 +103,51 @@ impl WebServer {
     /// # Errors
     /// When there is no port.
     pub fn start(answer: impl Fn(&WebRequest) -> WebAnswer + Send + Sync + 'static) -> io::Result<Self> {
+        Self::listen(answer, serve)
+    }
+
+    /// Starts a server of HTTPS. With the certificate of an authority (PEM), clients have to show a certificate
+    /// of it, or may, when the flag is false; requests with one have the header `x-client-certificate`.
+    ///
+    /// # Errors
+    /// When there is no port, or a certificate or key cannot be read.
+    pub fn start_tls(
+        identity: &Identity,
+        clients: Option<(&str, bool)>,
+        answer: impl Fn(&WebRequest) -> WebAnswer + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let config = Arc::new(tls_config(identity, clients)?);
+        Self::listen(answer, move |stream, log, answer| {
+            let connection = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
+            serve_on(StreamOwned::new(connection, stream), log, answer, |stream| {
+                stream.conn.peer_certificates().is_some()
+            })
+            .map(|mut stream| {
+                stream.conn.send_close_notify();
+                // The client may be gone by now.
+                let _ = stream.flush();
+            })
+        })
+    }
+
+    fn listen(
+        answer: impl Fn(&WebRequest) -> WebAnswer + Send + Sync + 'static,
+        serve: impl Fn(TcpStream, &Mutex<Vec<WebRequest>>, &Answering) -> io::Result<()> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         let seen: Arc<Mutex<Vec<WebRequest>>> = Arc::default();
         let (log, answer): (_, Arc<Answering>) = (Arc::clone(&seen), Arc::new(answer));
+        let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
+                let (log, answer, serve) = (Arc::clone(&log), Arc::clone(&answer), Arc::clone(&serve));
                 // A request that fails ends its connection.
-                std::thread::spawn(move || serve(stream, &log, &*answer));
+                std::thread::spawn(move || {
+                    stream.set_read_timeout(Some(TIMEOUT))?;
+                    stream.set_write_timeout(Some(TIMEOUT))?;
+                    serve(stream, &log, &*answer)
+                });
             }
         });
         Ok(Self { port, seen })
@@ -129,28 +172,67 @@ impl WebServer {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
+    /// A URL of a server of HTTPS.
+    pub fn https_url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.port)
+    }
+
     /// The requests since the last call.
     pub fn take_seen(&self) -> Vec<WebRequest> {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<WebRequest>>, answer: &Answering) -> io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+fn tls_config(identity: &Identity, clients: Option<(&str, bool)>) -> io::Result<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(io::Error::other)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(io::Error::other)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some((authority, is_needed)) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+                roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = if is_needed { verifier } else { verifier.allow_unauthenticated() };
+            builder.with_client_cert_verifier(verifier.build().map_err(io::Error::other)?)
+        }
+    };
+    builder.with_single_cert(chain, key).map_err(io::Error::other)
+}
+
+fn serve(stream: TcpStream, log: &Mutex<Vec<WebRequest>>, answer: &Answering) -> io::Result<()> {
+    serve_on(stream, log, answer, |_| false).map(drop)
+}
+
+fn serve_on<S: Read + Write>(
+    mut stream: S,
+    log: &Mutex<Vec<WebRequest>>,
+    answer: &Answering,
+    has_certificate: impl Fn(&S) -> bool,
+) -> io::Result<S> {
     let mut head = String::new();
-    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut reader = BufReader::new(&mut stream);
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head)? == 0 {
-            return Ok(());
+            return Ok(stream);
         }
     }
     let mut lines = head.lines();
     let mut words = lines.next().unwrap_or_default().split(' ').map(str::to_owned);
-    let headers = lines
+    let mut headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
+    if has_certificate(&stream) {
+        headers.push(("x-client-certificate".to_owned(), "shown".to_owned()));
+    }
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let request = WebRequest { method, path, headers };
     log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
@@ -158,7 +240,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<WebRequest>>, answer: &Answering
     if answer.is_silent {
         // Until the client goes.
         let _ = stream.read(&mut [0]);
-        return Ok(());
+        return Ok(stream);
     }
     let mut reply = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", answer.status);
     if answer.status != 304 {
@@ -173,5 +255,6 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<WebRequest>>, answer: &Answering
         let end = answer.cut_at.unwrap_or(answer.body.len()).min(answer.body.len());
         stream.write_all(answer.body.get(..end).unwrap_or_default())?;
     }
-    stream.flush()
+    stream.flush()?;
+    Ok(stream)
 }

@@ -222,7 +222,11 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
-    at_most_one(object, "spec.ref", &["branch", "tag", "commit"], errors);
+    const WAYS: [&str; 5] = ["branch", "tag", "semver", "name", "commit"];
+    // A commit may say on which branch it is.
+    if set(object, "spec.ref", &WAYS) != ["branch", "commit"] {
+        at_most_one(object, "spec.ref", &WAYS, errors);
+    }
     source(object, errors);
 }
 
@@ -235,7 +239,12 @@ fn source(object: &Value, errors: &mut Vec<FieldError>) {
     if let Some(url) = at(object, "spec.url").and_then(Value::as_str) {
         let authority =
             url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
-        if authority.contains('@') && !url.starts_with("file:") {
+        // Over SSH the user is part of where to go.
+        let is_secret = match url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ssh://")) {
+            true => authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')),
+            false => authority.contains('@') && !url.starts_with("file:"),
+        };
+        if is_secret {
             // The URL is not repeated: it holds a password, most likely.
             let detail = "must hold no user or password: put them into the Secret that spec.secretRef names";
             errors.push(FieldError::forbidden("spec.url", detail));
@@ -348,6 +357,39 @@ mod tests {
     }
 
     #[test]
+    fn a_git_repository_follows_one_revision_and_its_url_holds_no_password() {
+        let url = "https://git.example/apps";
+        let of = |reference: Value| faults("GitRepository", json!({"url": url, "ref": reference}));
+        for good in [
+            json!({}),
+            json!({"semver": "1.x"}),
+            json!({"name": "refs/pull/1/head"}),
+            json!({"branch": "main", "commit": "a".repeat(40)}),
+        ] {
+            assert!(of(good.clone()).is_empty(), "{good}");
+        }
+        for (bad, which) in [
+            (json!({"branch": "main", "tag": "v1"}), "branch, tag"),
+            (json!({"tag": "v1", "semver": "1.x"}), "tag, semver"),
+            (json!({"semver": "1.x", "commit": "a"}), "semver, commit"),
+            (json!({"branch": "main", "name": "refs/heads/main", "commit": "a"}), "branch, name, commit"),
+        ] {
+            let want = format!(
+                "spec.ref: Forbidden: at most one of branch, tag, semver, name, commit may be set, but {which} are"
+            );
+            assert_eq!(of(bad), [want]);
+        }
+        for good in ["ssh://git@git.example:22/apps", "git@git.example:team/apps", "SSH://git@h/apps"] {
+            assert!(faults("GitRepository", json!({"url": good})).is_empty(), "{good}");
+        }
+        for bad in ["https://git@git.example/apps", "ssh://git:CANARY@git.example/apps"] {
+            let faults = faults("GitRepository", json!({"url": bad}));
+            assert!(faults.len() == 1 && faults[0].starts_with("spec.url: Forbidden"), "{faults:?}");
+            assert!(!faults[0].contains("CANARY"));
+        }
+    }
+
+    #[test]
     fn a_cluster_is_reached_in_exactly_one_way() {
         assert_eq!(
             faults("Cluster", json!({})),
@@ -412,7 +454,9 @@ mod tests {
         let refs = json!({"url": "https://example.com/x", "ref": {"branch": "a", "tag": "b"}});
         assert_eq!(
             faults("GitRepository", refs),
-            ["spec.ref: Forbidden: at most one of branch, tag, commit may be set, but branch, tag are"]
+            [
+                "spec.ref: Forbidden: at most one of branch, tag, semver, name, commit may be set, but branch, tag are"
+            ]
         );
     }
 

@@ -146,6 +146,13 @@ impl Artifacts {
         entry.state.clone()
     }
 
+    /// What is known of what a Release wants.
+    pub(crate) fn known(&self, release: &StoreKey) -> Option<State> {
+        let table = self.table.lock();
+        let wanted = table.by_release.get(release)?;
+        table.entries.get(wanted).map(|entry| entry.state.clone())
+    }
+
     /// The Release wants nothing any more.
     pub(crate) fn release(&self, release: &StoreKey) {
         self.drop_release(&mut self.table.lock(), release);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use convoy_api::GitRepository;
 use convoy_render::RenderStore;
-use convoy_runtime::{Clock, Store, StoreKey};
+use convoy_runtime::{Clock, Store};
 use convoy_source::Fetcher;
 use parking_lot::Mutex;
 
@@ -41,10 +41,4 @@ impl GitRepositories {
 /// The next look at a repository that is well.
 fn interval(repository: &GitRepository) -> Duration {
     repository.spec.interval.map_or(DEFAULT_INTERVAL, convoy_api::Duration::as_std)
-}
-
-/// The Secret that a repository names.
-fn secret_key(repository: &GitRepository) -> Option<StoreKey> {
-    let reference = repository.spec.secret_ref.as_ref()?;
-    Some(StoreKey::new(repository.metadata.namespace.clone().unwrap_or_default(), reference.name.clone()))
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use convoy_api::{ArtifactStatus, GitRepository, reason};
 use convoy_apply::Ownership;
 use convoy_runtime::{Next, StoreKey};
-use convoy_source::{Class, FetchRequest, Fetched};
+use convoy_source::{FetchRequest, Fetched};
 
-use super::status::{Outcome, patch};
-use super::{GitRepositories, interval, secret_key};
+use super::status::{Fetch, patch};
+use super::{GitRepositories, interval};
 use crate::duties::Duties;
 use crate::host::{HostError, in_words};
+use crate::source_status::{self, Outcome};
 
 impl GitRepositories {
     pub(crate) async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
@@ -29,25 +30,34 @@ impl GitRepositories {
     }
 
     async fn look_at(&self, key: &StoreKey, repository: &GitRepository, ownership: &dyn Ownership) -> Next {
-        let (outcome, next) = if repository.spec.suspend == Some(true) {
-            (Outcome::Suspended, Next::Done)
+        let outcome = if repository.spec.suspend == Some(true) {
+            Outcome::Suspended
         } else {
-            match self.fetch(repository).await {
-                Ok(outcome) => {
-                    let next = outcome.next(repository);
-                    (outcome, next)
-                }
+            match self.fetch(key, repository).await {
+                Ok(outcome) => outcome,
                 Err(error) => {
                     tracing::warn!(repository = %key, error = in_words(&error), "cannot read the Secret of a GitRepository");
                     return Next::Retry;
                 }
             }
         };
-        let Some(status) = patch(repository, &outcome, self.clock.now()) else { return next };
+        let next = outcome.next(interval(repository));
+        let now = self.clock.now();
+        let Some((fields, conditions)) = patch(repository, &outcome, now) else { return next };
         let uid = repository.metadata.uid.as_deref().unwrap_or_default();
-        match self.host.writer.apply_status::<GitRepository>(ownership, key, uid, &status).await {
+        match self.host.writer.apply_status::<GitRepository>(ownership, key, uid, &fields).await {
             Ok(_) => {
-                outcome.log(key);
+                match &outcome {
+                    Outcome::Fetched { found, .. } => {
+                        tracing::info!(repository = %key, revision = found.artifact.revision, "artifact");
+                    }
+                    Outcome::Failed { message, .. } => {
+                        tracing::warn!(repository = %key, error = message, "fetch failed");
+                    }
+                    Outcome::Suspended => {}
+                }
+                let old = repository.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+                source_status::event(&self.host, ownership, repository, (old, &conditions), now).await;
                 next
             }
             Err(error) if error.is_not_owner() => Duties::given_up(),
@@ -59,30 +69,21 @@ impl GitRepositories {
         }
     }
 
-    async fn fetch(&self, repository: &GitRepository) -> Result<Outcome, HostError> {
-        let secret = match secret_key(repository) {
-            None => None,
-            Some(key) => match self.host.secret(&key).await? {
-                Some(data) => Some(data),
-                None => {
-                    return Ok(Outcome::Failed {
-                        reason: reason::DEPENDENCY_NOT_FOUND,
-                        message: format!("there is no Secret {key}, which spec.secretRef names; create it"),
-                        is_transient: true,
-                    });
-                }
-            },
-        };
-        Ok(self.fetch_with(repository, secret.as_ref()).await)
+    async fn fetch(&self, key: &StoreKey, repository: &GitRepository) -> Result<Outcome<Fetch>, HostError> {
+        let reference = repository.spec.secret_ref.as_ref();
+        match source_status::secret(&self.host, key, reference).await? {
+            Ok(secret) => Ok(self.fetch_with(repository, secret.as_ref()).await),
+            Err(outcome) => Ok(outcome),
+        }
     }
 
     async fn fetch_with(
         &self,
         repository: &GitRepository,
         secret: Option<&BTreeMap<String, Vec<u8>>>,
-    ) -> Outcome {
-        let known = repository.status.as_ref().and_then(|status| status.artifact.clone());
-        let known = match known {
+    ) -> Outcome<Fetch> {
+        let status = repository.status.clone().unwrap_or_default();
+        let known = match status.artifact {
             Some(artifact) if self.is_stored(&artifact).await => Some(artifact),
             _ => None,
         };
@@ -91,32 +92,23 @@ impl GitRepositories {
             Ok(request) => self.fetcher.fetch(request).await,
             Err(error) => Err(error),
         };
-        match (fetched, known) {
-            (Ok(Fetched::Unchanged { .. }), Some(artifact)) => {
-                Outcome::Fetched { artifact, notes: Vec::new() }
+        let found = match (fetched, known) {
+            (Ok(Fetched::Unchanged { .. }), Some(artifact)) => Fetch { artifact, notes: Vec::new() },
+            (Ok(Fetched::Unchanged { revision }), None) => {
+                return store_failed(format!("the fetch of {revision} brought nothing"));
             }
-            (Ok(Fetched::Unchanged { revision }), None) => Outcome::Failed {
-                reason: reason::STORE_FAILED,
-                message: format!("the fetch of {revision} brought nothing"),
-                is_transient: true,
-            },
             (Ok(Fetched::New { artifact, notes }), _) => match self.store.put_artifact(&artifact).await {
                 Ok(()) => {
                     self.stored.lock().insert(artifact.digest().to_owned());
-                    Outcome::Fetched { artifact: artifact.status(), notes }
+                    Fetch { artifact: artifact.status(), notes }
                 }
-                Err(error) => Outcome::Failed {
-                    reason: reason::STORE_FAILED,
-                    message: format!("the artifact cannot be kept: {}", in_words(&error)),
-                    is_transient: true,
-                },
+                Err(error) => {
+                    return store_failed(format!("the artifact cannot be kept: {}", in_words(&error)));
+                }
             },
-            (Err(error), _) => Outcome::Failed {
-                reason: error.reason(),
-                message: in_words(&error),
-                is_transient: error.class() == Class::Transient,
-            },
-        }
+            (Err(error), _) => return Outcome::of_failure(&error),
+        };
+        Outcome::Fetched { message: found.in_words(&status.conditions), found }
     }
 
     /// Whether the render store has an artifact; it may have been lost, and is then fetched again.
@@ -132,26 +124,6 @@ impl GitRepositories {
     }
 }
 
-impl Outcome {
-    fn next(&self, repository: &GitRepository) -> Next {
-        match self {
-            Outcome::Failed { is_transient: true, .. } => Next::Retry,
-            Outcome::Failed { is_transient: false, .. } | Outcome::Fetched { .. } => {
-                Next::After(interval(repository))
-            }
-            Outcome::Suspended => Next::Done,
-        }
-    }
-
-    fn log(&self, key: &StoreKey) {
-        match self {
-            Outcome::Fetched { artifact, .. } => {
-                tracing::info!(repository = %key, revision = artifact.revision, "artifact");
-            }
-            Outcome::Failed { message, .. } => {
-                tracing::warn!(repository = %key, error = message, "fetch failed");
-            }
-            Outcome::Suspended => {}
-        }
-    }
+fn store_failed(message: String) -> Outcome<Fetch> {
+    Outcome::Failed { reason: reason::STORE_FAILED, message, is_transient: true }
 }

@@ -163,7 +163,9 @@ impl Releases {
         let Look { key, release, ownership } = look;
         let old = status::known(release, self.recall(look).status.as_ref());
         let now = self.clock.now();
-        let new = status::next(release, &old, reached, &self.writer(&**ownership), now);
+        let mut new = status::next(release, &old, reached, &self.writer(&**ownership), now);
+        let generation = release.metadata.generation.unwrap_or_default();
+        status::fetched(&mut new, self.sources.trouble(key, release).as_ref(), generation, now);
         let fields = status::owned(&new);
         if fields == status::owned(&old) {
             return Ok(());

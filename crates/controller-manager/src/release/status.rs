@@ -13,10 +13,12 @@ use serde_json::{Map, Value};
 use super::decide::HealthGate;
 use super::deliver::Waiting;
 use super::failure;
+use crate::sources::Unresolved;
 
 /// The conditions that the controller-manager writes; the others are the observer's.
-const OURS: [&str; 5] = [
+const OURS: [&str; 6] = [
     condition_type::READY,
+    condition_type::FETCHED,
     condition_type::RENDERED,
     condition_type::APPLIED,
     condition_type::RECONCILING,
@@ -196,6 +198,22 @@ fn take(new: &mut ReleaseStatus, course: &Course) {
         && failure.bundle_digest == newest.bundle_digest
     {
         failure.revision = newest.revision;
+    }
+}
+
+/// Says that the source cannot be looked at anew, or takes that back.
+pub(crate) fn fetched(
+    status: &mut ReleaseStatus,
+    trouble: Option<&Unresolved>,
+    generation: i64,
+    now: Timestamp,
+) {
+    let mut say = Conditions { new: status, generation, now };
+    match trouble {
+        Some(trouble) => {
+            say.set(condition_type::FETCHED, ConditionStatus::False, trouble.reason, &trouble.message);
+        }
+        None => say.clear(&[condition_type::FETCHED]),
     }
 }
 

@@ -152,7 +152,7 @@ impl World {
         self.folder.path().join("apps")
     }
 
-    fn git(&self, arguments: &[&str]) {
+    pub(crate) fn git(&self, arguments: &[&str]) {
         std::fs::create_dir_all(self.repository()).unwrap();
         let status = Command::new("git")
             .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])

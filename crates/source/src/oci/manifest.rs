@@ -172,8 +172,9 @@ mod tests {
         }
     }
 
+    /// Case 306.
     #[test]
-    fn the_layer_is_chosen_by_its_media_type() {
+    fn case306_the_layer_is_chosen_by_its_media_type() {
         let provenance = layer("application/vnd.cncf.helm.chart.provenance.v1.prov", "p");
         let chart = layer(CHART, "c");
         let image = "application/vnd.oci.image.config.v1+json";

@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+
 use convoy_source::{
     Credentials, FetchError, FetchRequest, Fetched, Fetcher, FetcherOptions, GitRef, GitUrl, Limits,
 };
@@ -186,35 +189,51 @@ pub struct Server {
 
 impl Server {
     pub fn http(root: &Path) -> Self {
-        Self::start(root, false, Arc::new(|_| None))
+        Self::start(root, None, Arc::new(|_| None))
     }
 
     /// `answer` may return a whole HTTP answer; otherwise Git gives it.
     pub fn http_with(root: &Path, answer: Answer) -> Self {
-        Self::start(root, false, answer)
+        Self::start(root, None, answer)
     }
 
     pub fn https_with(root: &Path, answer: Answer) -> Self {
-        Self::start(root, true, answer)
+        Self::https_for(root, None, answer)
     }
 
-    fn start(root: &Path, tls: bool, answer: Answer) -> Self {
+    /// Clients have to show a certificate of this authority (PEM), when one is given.
+    pub fn https_for(root: &Path, clients: Option<&str>, answer: Answer) -> Self {
+        Self::start(root, Some(clients), answer)
+    }
+
+    fn start(root: &Path, tls: Option<Option<&str>>, answer: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let key =
             rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         let ca_pem = key.cert.pem();
-        let config =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(
-                    vec![key.cert.der().clone()],
-                    rustls::pki_types::PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into()),
-                )
-                .unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match tls.flatten() {
+            None => builder.with_no_client_auth(),
+            Some(authority) => {
+                let mut roots = rustls::RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+                let verifier =
+                    rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let config = builder
+            .with_single_cert(
+                vec![key.cert.der().clone()],
+                rustls::pki_types::PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into()),
+            )
+            .unwrap();
+        let tls = tls.is_some();
         let (config, root, log) = (Arc::new(config), root.to_owned(), Arc::clone(&seen));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
