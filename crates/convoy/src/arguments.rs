@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::objects::arguments as objects;
+
 /// Release delivery for fleets of Kubernetes clusters.
 #[derive(Debug, Parser)]
 #[command(name = "convoy", version, propagate_version = true, max_term_width = 110)]
@@ -61,6 +63,19 @@ pub(crate) enum Command {
     /// Let a Release go back to an earlier revision of its history. It stays there until its source or its spec
     /// changes.
     Rollback(Rollback),
+    /// Print objects: releases, clusters and sources.
+    Get(objects::Get),
+    /// Tell all about objects, for people: conditions, history, what is on the target, events.
+    Describe(objects::Describe),
+    /// Ask for a look now, and wait for what it comes to. Exit code 1 when it is not ready then.
+    Reconcile(objects::Reconcile),
+    /// Suspend objects: nothing is done about them until they are resumed.
+    Suspend(objects::Suspend),
+    /// Resume objects.
+    Resume(objects::Suspend),
+    /// Let go of what a Release or a Cluster has on a target that is gone: the object is deleted, and what it left
+    /// on the target is not touched and not known any more.
+    Forget(objects::Forget),
     /// Print the completion script of a shell.
     Completion(Completion),
 }

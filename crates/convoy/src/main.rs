@@ -7,6 +7,7 @@ mod bad_flag;
 #[cfg(test)]
 mod command_line_docs;
 mod demo;
+mod objects;
 mod processes;
 mod rollback;
 mod sandbox;
@@ -37,7 +38,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("convoy: {error:#}");
-            let is_misused = error.is::<convoy_shard::SettingsError>() || error.is::<bad_flag::BadFlag>();
+            let is_misused = error.is::<convoy_shard::SettingsError>()
+                || error.is::<bad_flag::BadFlag>()
+                || error.is::<objects::Misuse>();
             if is_misused { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
@@ -68,6 +71,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Command::Rollback(rollback) = &arguments.command {
         return runtime.block_on(rollback::run(rollback)).map(|()| ExitCode::SUCCESS);
     }
+    if objects::is_one(&arguments.command) {
+        return runtime.block_on(objects::run(&arguments.command, &RealClock::new()));
+    }
     let ended = runtime.block_on(serve(&arguments.command));
     // Blocking fetches that outlive the shutdown are not waited for.
     runtime.shutdown_background();
@@ -87,14 +93,16 @@ async fn serve(command: &Command) -> anyhow::Result<()> {
             processes::controller_manager(arguments, clock, &shutdown).await
         }
         Command::Observer(arguments) => processes::observer(arguments, clock, &shutdown).await,
-        Command::Template(_) | Command::Completion(_) | Command::Shards(_) | Command::Rollback(_) => Ok(()),
+        // They ended before.
+        _ => Ok(()),
     }
 }
 
 /// Starts logging. The demo tells its own story, and so do commands that print an answer.
 fn start_logs(arguments: &Arguments) -> anyhow::Result<()> {
-    let default = match arguments.command {
+    let default = match &arguments.command {
         Command::Demo(_) | Command::Shards(_) | Command::Rollback(_) => "error",
+        command if objects::is_one(command) => "error",
         // kube's own line about a failed request says less than ours, which follows.
         _ => "info,kube_client::client::builder=off",
     };

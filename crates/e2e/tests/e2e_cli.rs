@@ -1,0 +1,255 @@
+//! The commands of people against a standalone with a simulated cluster.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, with the machine's clock")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use convoy_e2e::{Convoy, PATIENCE, convoy_program, run};
+use convoy_runtime::{ProcessIdentity, host_client};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+struct World {
+    folder: tempfile::TempDir,
+    client: Client,
+    _standalone: Convoy,
+}
+
+fn kind(kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: "convoy.kumodo.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "convoy.kumodo.io/v1alpha1".to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+impl World {
+    /// A standalone with one simulated cluster, a repository with one ConfigMap, and a Release of it.
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let arguments = ["standalone", "--port", "0", "--sandbox", "1", "--data-dir", data.to_str().unwrap()];
+        let standalone = Convoy::start(&arguments).unwrap();
+        let identity = ProcessIdentity { process: "test", replica_id: "t".to_owned() };
+        let client = host_client(Some(&data.join("admin.kubeconfig")), &identity).await.unwrap();
+        let world = Self { folder, client, _standalone: standalone };
+        std::fs::create_dir(world.repository()).unwrap();
+        world.git(&["init", "-q", "-b", "main"]);
+        world.commit("green");
+        let kubeconfig = std::fs::read_dir(data.join("sandbox"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "kubeconfig"))
+            .unwrap();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "here"},
+            "stringData": {"value": std::fs::read_to_string(kubeconfig).unwrap()}});
+        let secrets = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Secret"));
+        world.create(&secrets, &secret).await;
+        let cluster = json!({"kubeconfig": {"secretRef": {"name": "here", "key": "value"}}});
+        world.convoy("Cluster", "clusters", "here", &cluster).await;
+        let source = json!({"url": format!("file://{}", world.repository().display()), "interval": "1h"});
+        world.convoy("GitRepository", "gitrepositories", "apps", &source).await;
+        let release = json!({
+            "clusterRef": {"name": "here"}, "source": {"git": {"repositoryRef": {"name": "apps"}, "path": "app"}},
+            "targetNamespace": "default", "interval": "1h",
+        });
+        world.convoy("Release", "releases", "web", &release).await;
+        world
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.folder.path().join("repository")
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
+        let status =
+            Command::new("git").args(identity).args(arguments).current_dir(self.repository()).status();
+        assert!(status.unwrap().success(), "git {arguments:?}");
+    }
+
+    fn commit(&self, color: &str) {
+        let path = self.repository().join("app");
+        std::fs::create_dir_all(&path).unwrap();
+        let manifest =
+            format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: web}}\ndata: {{color: {color}}}\n");
+        std::fs::write(path.join("web.yaml"), manifest).unwrap();
+        self.git(&["add", "-A"]);
+        self.git(&["commit", "-q", "-m", color]);
+    }
+
+    async fn create(&self, resource: &ApiResource, object: &Value) {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", resource);
+        api.create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await.unwrap();
+    }
+
+    async fn convoy(&self, name: &str, plural: &str, object: &str, spec: &Value) {
+        let object = json!({"apiVersion": "convoy.kumodo.io/v1alpha1", "kind": name,
+            "metadata": {"name": object}, "spec": spec});
+        self.create(&kind(name, plural), &object).await;
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("data/admin.kubeconfig")
+    }
+
+    /// Exit code, standard output, standard error.
+    fn cli(&self, line: &str) -> (Option<i32>, String, String) {
+        let kubeconfig = self.kubeconfig();
+        let mut arguments: Vec<&str> = line.split(' ').collect();
+        arguments.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
+        let output = run(&arguments);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Waits until a command prints something.
+    fn until(&self, line: &str, wanted: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (_, out, err) = self.cli(line);
+            if out.contains(wanted) {
+                return out;
+            }
+            assert!(Instant::now() < deadline, "{line}: {wanted}:\n{out}{err}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_gets_describes_reconciles_suspends_resumes_and_forgets() {
+    let world = World::start().await;
+    let table = world.until("get", "Succeeded");
+    assert!(table.starts_with("NAME   CLUSTER   READY   STATUS"), "{table}");
+    let (code, out, _) = world.cli("get all -A");
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("release.convoy.kumodo.io/web") && out.contains("cluster.convoy.kumodo.io/here"),
+        "{out}"
+    );
+    let (_, out, _) = world.cli("get rel web -o json");
+    let release: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&release["kind"], &release["metadata"]["name"]), (&json!("Release"), &json!("web")));
+    let (_, out, _) = world.cli("get release,gitrepo -o name");
+    assert_eq!(out, "release.convoy.kumodo.io/web\ngitrepository.convoy.kumodo.io/apps\n");
+    let (_, out, err) = world.cli("get releases -l app=none -o wide");
+    assert_eq!((out.as_str(), err.trim()), ("", "No releases found in default namespace."));
+    let (code, _, err) = world.cli("get release nope");
+    assert_eq!((code, err.trim()), (Some(1), "convoy: there is no release.convoy.kumodo.io/nope"));
+    for (line, want) in [
+        ("get pods", "there is no kind \"pods\""),
+        ("get releases web -l a=b", "not both"),
+        ("get releases web -A", "give --namespace"),
+        ("reconcile releases", "give the names"),
+        ("reconcile gitrepo/apps --force", "are for Releases"),
+        ("suspend releaseinventory x", "cannot be suspended"),
+        ("forget gitrepo apps", "nothing on a target"),
+        ("forget release web", "give --yes"),
+    ] {
+        let (code, _, err) = world.cli(line);
+        assert!(code == Some(2) && err.contains(want), "{line}: {code:?} {err}");
+    }
+
+    let (code, out, _) = world.cli("describe release web");
+    assert_eq!(code, Some(0));
+    for part in [
+        "Source:           GitRepository apps, path app",
+        "On the Cluster here, 1 object",
+        "ConfigMap",
+        "History:",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (_, out, _) = world.cli("describe cluster/here gitrepo/apps");
+    assert!(out.contains("Spec:") && out.contains("url: file://") && out.contains("Succeeded"), "{out}");
+
+    // A new revision is only found because somebody asks.
+    world.commit("blue");
+    let (code, out, err) = world.cli("reconcile release web --with-source --force");
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(
+        out.contains("gitrepository.convoy.kumodo.io/apps is ready") && out.contains("web is ready"),
+        "{out}"
+    );
+    let (_, out, _) = world.cli("get rel web -o yaml");
+    assert!(out.contains("revision: 2"), "{out}");
+
+    let (code, out, _) = world.cli("suspend release web");
+    assert_eq!((code, out.trim()), (Some(0), "release.convoy.kumodo.io/web suspended"));
+    assert_eq!(world.cli("suspend rel/web").1.trim(), "release.convoy.kumodo.io/web unchanged");
+    let (code, _, err) = world.cli("reconcile release web");
+    assert!(code == Some(1) && err.contains("is suspended; resume it first"), "{err}");
+    world.until("get rel web", "Suspended");
+    assert_eq!(world.cli("resume release web").1.trim(), "release.convoy.kumodo.io/web resumed");
+    world.until("get rel web", "Succeeded");
+
+    // What does not become ready is told with its reason, and in time.
+    let patch = json!({"spec": {"source": {"git": {"path": "none"}}}});
+    let releases: Api<DynamicObject> =
+        Api::namespaced_with(world.client.clone(), "default", &kind("Release", "releases"));
+    releases.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    let (code, _, err) = world.cli("reconcile release web");
+    assert!(code == Some(1) && err.contains("is not ready (PathNotFound)"), "{err}");
+
+    // The cluster is gone: deleting waits, forgetting does not.
+    let nowhere = "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n\
+                   clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: x, user: {token: t}}]\n";
+    let secrets: Api<DynamicObject> = Api::namespaced_with(
+        world.client.clone(),
+        "default",
+        &ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Secret")),
+    );
+    let patch = json!({"stringData": {"value": nowhere}});
+    secrets.patch("here", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    let (code, _, err) = world.cli("reconcile cluster here");
+    assert!(code == Some(1) && err.contains("is not ready (ClusterUnreachable)"), "{err}");
+    releases.delete("web", &kube::api::DeleteParams::default()).await.unwrap();
+    world.until("get rel web -o wide", "not in contact");
+    let (code, out, err) = world.cli("forget release web --yes");
+    assert_eq!((code, out.trim()), (Some(0), "release.convoy.kumodo.io/web forgotten"), "{err}");
+    assert!(
+        err.contains("On the Cluster here, 1 object stays") && err.contains("ConfigMap default/web"),
+        "{err}"
+    );
+    assert_eq!(world.cli("get releaseinventories").1, "");
+    let (code, out, _) = world.cli("forget cluster/here -y");
+    assert_eq!((code, out.trim()), (Some(0), "cluster.convoy.kumodo.io/here forgotten"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_prints_a_line_for_each_change() {
+    let world = World::start().await;
+    world.until("get", "Succeeded");
+    let mut child = Command::new(convoy_program())
+        .args(["get", "releases", "--watch", "--kubeconfig"])
+        .arg(world.kubeconfig())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (sender, lines) = std::sync::mpsc::channel();
+    let out = child.stdout.take().unwrap();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    let next = || lines.recv_timeout(PATIENCE).unwrap();
+    assert!(next().starts_with("NAME "));
+    assert!(next().contains("Succeeded"));
+    world.cli("suspend release web");
+    assert!(next().contains("Suspended"));
+    world.cli("resume release web");
+    loop {
+        if next().contains("Succeeded") {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
