@@ -1,5 +1,9 @@
 //! Releases from a Git repository over SSH to a real kube-apiserver.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "helpers of tests fail by panicking, and run programs"
+)]
 
 mod support;
 
