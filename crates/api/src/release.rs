@@ -426,17 +426,17 @@ pub struct ReleaseStatus {
     pub observer: Option<WriterStatus>,
     /// What comes next of a delivery that is under way, and what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<PlanStatus>,
+    pub plan: Option<Box<PlanStatus>>,
     /// What was delivered, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub history: Vec<HistoryEntry>,
     /// The delivery that failed; absent when none did since the spec, the source or a request changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<FailureStatus>,
+    pub failure: Option<Box<FailureStatus>>,
     /// The earlier revision that is on the target, or is to be, instead of what the source says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollback: Option<RollbackStatus>,
+    pub rollback: Option<Box<RollbackStatus>>,
     /// When the bundle that is on the target was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::date_time")]

@@ -221,7 +221,8 @@ mod tests {
         assert_eq!(given(&status), "c");
         status.history.insert(0, HistoryEntry { rollback_to: Some(2), ..status.history[1].clone() });
         assert_eq!(given(&status), "", "what the source gave since is not known");
-        status.rollback = Some(RollbackStatus { instead_of: "c".to_owned(), ..RollbackStatus::default() });
+        status.rollback =
+            Some(Box::new(RollbackStatus { instead_of: "c".to_owned(), ..RollbackStatus::default() }));
         assert_eq!(given(&status), "c");
     }
 

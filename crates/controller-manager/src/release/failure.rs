@@ -57,7 +57,8 @@ fn begin(
     let Some(entry) = status.history.iter().find(|entry| entry.revision == revision) else {
         return Err(format!("revision {revision} is not in the history any more"));
     };
-    status.rollback = Some(RollbackStatus { requested: true, ..back_to(entry, request.instead_of.as_str()) });
+    status.rollback =
+        Some(Box::new(RollbackStatus { requested: true, ..back_to(entry, request.instead_of.as_str()) }));
     status.failure = None;
     Ok(())
 }
@@ -113,9 +114,9 @@ pub(crate) struct Failed<'a> {
 /// What a failure leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Consequence {
-    pub(crate) failure: FailureStatus,
+    pub(crate) failure: Box<FailureStatus>,
     /// The revision to go back to.
-    pub(crate) rollback: Option<RollbackStatus>,
+    pub(crate) rollback: Option<Box<RollbackStatus>>,
 }
 
 impl Consequence {
@@ -141,7 +142,7 @@ pub(crate) fn after(
     let is_over = retries.is_some_and(|retries| count > retries)
         || (failed.is_terminal && action != FailureAction::Retry);
     let next = SignedDuration::try_from(failed.wait).ok().and_then(|wait| now.checked_add(wait).ok());
-    let failure = FailureStatus {
+    let failure = Box::new(FailureStatus {
         revision: before.map_or(0, |failure| failure.revision),
         source_revision: failed.bundle.revision.clone(),
         bundle_digest: digest.to_owned(),
@@ -150,13 +151,13 @@ pub(crate) fn after(
         count,
         last_time: Some(Time(whole_second(now))),
         next_time: next.filter(|_| !is_over).map(|next| Time(whole_second(next))),
-    };
+    });
     let healthy = status
         .history
         .iter()
         .find(|entry| entry.outcome == Outcome::Succeeded && entry.bundle_digest != digest)
         .filter(|_| is_over && action == FailureAction::Rollback);
-    let rollback = healthy.map(|entry| back_to(entry, digest));
+    let rollback = healthy.map(|entry| Box::new(back_to(entry, digest)));
     Consequence { failure, rollback }
 }
 

@@ -49,8 +49,8 @@ pub(crate) enum Reached {
 /// What stands in the status of failures and rollbacks after a look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Course {
-    pub(crate) failure: Option<FailureStatus>,
-    pub(crate) rollback: Option<RollbackStatus>,
+    pub(crate) failure: Option<Box<FailureStatus>>,
+    pub(crate) rollback: Option<Box<RollbackStatus>>,
 }
 
 impl Course {
@@ -149,7 +149,8 @@ pub(crate) fn next(
                 HealthGate::Closed { message, .. } | HealthGate::Waiting { message, .. } => message.as_str(),
                 HealthGate::Open | HealthGate::Unknown { .. } => "",
             };
-            new.plan = Some(PlanStatus { next: waiting.step.clone(), waits_for: message.to_owned() });
+            let waits_for = message.to_owned();
+            new.plan = Some(Box::new(PlanStatus { next: waiting.step.clone(), waits_for }));
             record(&mut new.history, bundle, outcome, message, now);
             take(&mut new, course);
             if bundle.rollback_to.is_some() {

@@ -98,19 +98,19 @@ fn the_last_healthy_revision_is_never_the_bundle_that_failed() {
 fn failing() -> ReleaseStatus {
     ReleaseStatus {
         observed_generation: Some(3),
-        failure: Some(FailureStatus {
+        failure: Some(Box::new(FailureStatus {
             revision: 2,
             source_revision: "main@b".to_owned(),
             bundle_digest: "b".to_owned(),
             count: 4,
             ..FailureStatus::default()
-        }),
-        rollback: Some(RollbackStatus {
+        })),
+        rollback: Some(Box::new(RollbackStatus {
             revision: 1,
             bundle_digest: "a".to_owned(),
             instead_of: "b".to_owned(),
             ..RollbackStatus::default()
-        }),
+        })),
         history: vec![entry(2, "b", Outcome::Failed), entry(1, "a", Outcome::Succeeded)],
         ..ReleaseStatus::default()
     }

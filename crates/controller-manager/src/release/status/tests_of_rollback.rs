@@ -182,11 +182,11 @@ fn whatever_it_says_it_says_once() {
     let unknown =
         HealthGate::Unknown { reason: reason::OBSERVER_MISSING.to_owned(), message: "gone".to_owned() };
     let failure = |next: Option<i64>| Course {
-        failure: Some(FailureStatus {
+        failure: Some(Box::new(FailureStatus {
             bundle_digest: "b".to_owned(),
             next_time: next.map(|second| Time(at(second))),
             ..FailureStatus::default()
-        }),
+        })),
         rollback: None,
     };
     let trouble = |is_terminal| BundleFacts {
@@ -201,7 +201,10 @@ fn whatever_it_says_it_says_once() {
     let of = Course::of(&failed);
     let asked = Course {
         failure: None,
-        rollback: of.rollback.clone().map(|rollback| RollbackStatus { requested: true, ..rollback }),
+        rollback: of
+            .rollback
+            .clone()
+            .map(|rollback| Box::new(RollbackStatus { requested: true, ..*rollback })),
     };
     let mut cases = Vec::new();
     for gate in [HealthGate::Open, closed(false), closed(true), waiting, unknown] {
