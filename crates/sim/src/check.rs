@@ -4,8 +4,8 @@
 //!
 //! - **I1** For each process kind and cluster: once a term (process, shard, epoch) has sent a mutating request,
 //!   no other term that sent before sends again, and no other process that runs has one under way that is
-//!   neither answered nor given up. A process that is stopped (SIGSTOP, suspend) cannot give up; what it
-//!   sent before it was stopped counts as ended, since no process can bound what a server does with a
+//!   neither answered nor given up. A process that is stopped (SIGSTOP, suspend), or whose work stands still,
+//!   cannot give up; what it sent before counts as ended, since no process can bound what a server does with a
 //!   request that it already has. That is the assumption of the guarantees: such a write is convergent, or
 //!   carries preconditions. Pairs of processes whose clock rates differ by more than 1.2 are left out.
 //! - **I2** No shard is without an owner for longer than duration + interval (by the slowest clock) counted
@@ -27,7 +27,8 @@
 //!   come after the successor's first inventory, and before its first status). A report for another shard,
 //!   as by replicas that were started with another `--shards`, begins a new comparison. In runs that have
 //!   such replicas, a shard's lease that was deleted by hand and is made anew counts from the start: those
-//!   who knew its epoch, and the statuses that told it, may be of the other settings. And terms that write to a target come in the order of their epochs; both from the last
+//!   who knew its epoch, and the statuses that told it, may be of the other settings. And terms that write to
+//!   a target come in the order of their epochs, but for pairs of processes as in I1; both from the last
 //!   restore on, which takes epochs back, too. Targets were not restored, and a term that began before the
 //!   restore in an epoch that the restored lease does not have goes on until it hears of it (or ends by
 //!   I6): its epoch counts for nothing, because the restored leases count up to it, and past it, once more.
@@ -81,6 +82,8 @@ pub(crate) struct Known {
     pub(crate) kind: ProcessKind,
     pub(crate) rate: u64,
     pub(crate) is_stopped: bool,
+    /// Whether its work stands still, while its lease driver does not.
+    pub(crate) is_blocked: bool,
     pub(crate) is_alive: bool,
     pub(crate) hold_until: Nanos,
 }
@@ -89,8 +92,8 @@ pub(crate) struct Known {
 struct Line {
     current: Option<Term>,
     closed: BTreeSet<Term>,
-    /// The highest epoch by shard that was in a write to the target.
-    epochs: BTreeMap<u32, u64>,
+    /// By shard, the term of the highest epoch that was in a write to the target.
+    highest: BTreeMap<u32, Term>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +125,7 @@ pub(crate) struct Checker {
     /// Since when nothing disturbs, by kind.
     pub(crate) good_since: [Nanos; 2],
     pub(crate) targets_good_since: Nanos,
-    /// Writes that were under way at a process that was stopped when another began.
+    /// Writes that were under way at a process that was stopped or stood still when another began.
     pub(crate) left_over_by_stopped: u64,
     pub(crate) target_writes: u64,
     pub(crate) host_writes: u64,
@@ -166,14 +169,17 @@ impl Checker {
         let line = self.lines[kind].entry(write.cluster).or_default();
         let mut failures = Vec::new();
         if write.is_to_target && !was_taken_back {
-            let highest = line.epochs.entry(term.shard).or_default();
-            if *highest > term.epoch {
-                failures.push((
-                    "I5",
-                    format!("{term:?} writes to cluster {} after epoch {highest}", write.cluster),
-                ));
+            let highest = line.highest.entry(term.shard).or_insert(term);
+            let is_within =
+                self.processes.get(&highest.pid).is_none_or(|other| is_within_rates(other, sender));
+            if highest.epoch > term.epoch && is_within {
+                let message =
+                    format!("{term:?} writes to cluster {} after epoch {}", write.cluster, highest.epoch);
+                failures.push(("I5", message));
             }
-            *highest = term.epoch.max(*highest);
+            if highest.epoch < term.epoch {
+                *highest = term;
+            }
         }
         if line.current == Some(term) {
             failures.into_iter().for_each(|(name, message)| self.fail(now, name, message));
@@ -203,7 +209,7 @@ impl Checker {
             if !other.is_alive || !is_within_rates(other, sender) {
                 continue;
             }
-            if other.is_stopped {
+            if other.is_stopped || other.is_blocked {
                 self.left_over_by_stopped += 1;
                 continue;
             }
@@ -263,7 +269,7 @@ impl Checker {
     pub(crate) fn counts_anew(&mut self, kind: ProcessKind, shard: u32) {
         self.reported.retain(|(of_kind, ..), writer| *of_kind != index_of(kind) || writer.shard != shard);
         for line in self.lines[index_of(kind)].values_mut() {
-            line.epochs.remove(&shard);
+            line.highest.remove(&shard);
         }
     }
 
@@ -280,7 +286,7 @@ impl Checker {
         self.restored = Some((now, epochs));
         self.reported.clear();
         for line in self.lines.iter_mut().flat_map(BTreeMap::values_mut) {
-            line.epochs.clear();
+            line.highest.clear();
         }
     }
 

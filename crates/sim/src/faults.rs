@@ -304,7 +304,7 @@ impl World {
                 undo(Undo::Lags(node));
             }
             30 => {
-                at.are_workers_blocked = true;
+                self.block_workers(node, true);
                 undo(Undo::Workers(node));
             }
             _ => {
@@ -589,10 +589,20 @@ impl World {
                 self.node_is_well(node, now);
             }
             Undo::Workers(node) => {
-                self.nodes[node].are_workers_blocked = false;
+                self.block_workers(node, false);
                 self.to_resume.push(node);
                 self.node_is_well(node, now);
             }
+        }
+    }
+
+    fn block_workers(&mut self, node: usize, is_blocked: bool) {
+        let at = &mut self.nodes[node];
+        at.are_workers_blocked = is_blocked;
+        if let Some(process) = &at.process
+            && let Some(known) = self.check.processes.get_mut(&process.wire.pid)
+        {
+            known.is_blocked = is_blocked;
         }
     }
 

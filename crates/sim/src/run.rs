@@ -401,6 +401,7 @@ impl Runner {
             kind,
             rate: clock.rate(),
             is_stopped: at.is_stopped(),
+            is_blocked: at.are_workers_blocked,
             is_alive: true,
             hold_until: Nanos::try_from(settings.hold_until().as_nanos()).unwrap_or(Nanos::MAX),
         };

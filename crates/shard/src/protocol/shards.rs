@@ -20,14 +20,19 @@ impl Protocol {
     /// Renews what is held, and goes on with handing over what is being handed over. A shard that is wanted
     /// again meanwhile is handed over nevertheless: its release may have been stored already, and a drain
     /// that ended says nothing of writes that began after it.
+    ///
+    /// What is being handed over is not renewed. Its writes end within seconds; if they do not, the work of
+    /// this process stands still, and the lease has to end for another to go on.
     pub(super) fn keep_what_is_held(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let is_due =
             |(shard, held): &(&u32, &Held)| held.is_draining || self.owed.contains(&LeaseKey::Shard(**shard));
         for shard in self.held.iter().filter(is_due).map(|(shard, _)| *shard).collect::<Vec<_>>() {
             if self.held.get(&shard).is_some_and(|held| held.is_draining) {
+                self.owed.remove(&LeaseKey::Shard(shard));
                 self.give_up(shard, now, actions);
+            } else {
+                self.renew(shard, now, actions);
             }
-            self.renew(shard, now, actions);
         }
     }
 

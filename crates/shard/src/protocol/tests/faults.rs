@@ -419,6 +419,19 @@ fn case3_i1_a_release_whose_answer_was_lost_is_not_taken_back() {
     }
 }
 
+/// Found by seed 4948 of the simulation: the work of the old owner stands still, and its lease driver does not.
+#[test]
+fn case30_i2_a_shard_whose_writes_never_end_is_taken_over_all_the_same() {
+    let mut world = World::at_rest(1, 2);
+    world.drain = s(3600);
+    let next = world.start(World::settings("r-1", 2));
+    world.run_until_that(s(10), |world| !world.replicas[0].draining.is_empty());
+    world.run_until_that(s(40), |world| world.shards_of(next) == [1]);
+    assert_eq!(world.shards_of(0), [0]);
+    world.run_for(s(60));
+    assert!(lost(&world, next).is_empty(), "{:#?}", world.summary());
+}
+
 /// Found by seed 208 of the simulation.
 #[test]
 fn case12_i1_a_release_whose_answer_was_lost_is_not_written_again_over_the_next_holders_lease() {
