@@ -143,6 +143,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, Transport};
+    use convoy_prepare::Preparer;
     use convoy_render::RenderStore;
     use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Shards};
     use convoy_source::{Fetcher, FetcherOptions};
@@ -269,6 +270,7 @@ mod tests {
             store.clone(),
             (Arc::clone(&queues.wanted), Arc::clone(&queues.releases)),
         ));
+        let prepared = Preparer::new(host.reader.clone(), store.clone(), Arc::clone(&clock));
         let releases = Arc::new(Releases {
             host,
             duties: duties.clone(),
@@ -283,7 +285,7 @@ mod tests {
             observers: None,
             store,
             clock,
-            prepared: Default::default(),
+            prepared,
             memory: Default::default(),
             late: Default::default(),
         });

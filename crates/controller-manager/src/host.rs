@@ -1,12 +1,13 @@
 //! Convoy's own API server: what is read there, and the writer.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use convoy_api::{Cluster, Kind, Release, ReleaseInventory, field_manager, label};
 use convoy_apply::NotOwner;
+pub(crate) use convoy_prepare::in_words;
+use convoy_prepare::{HostReader, ReadError};
 use convoy_runtime::{HostWriteError, HostWriter, Shards, StoreKey, resource_of};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde::de::DeserializeOwned;
@@ -14,13 +15,8 @@ use serde::de::DeserializeOwned;
 /// A write or read of a host object that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
-    #[error("reading {kind} {object}")]
-    Read {
-        kind: &'static str,
-        object: StoreKey,
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The object is not what its name says.
     #[error("using {kind} {object}: {by}")]
     Taken { kind: &'static str, object: StoreKey, by: String },
@@ -50,6 +46,8 @@ impl HostError {
 #[derive(Clone)]
 pub(crate) struct Host {
     client: Client,
+    /// Secrets and ConfigMaps.
+    pub(crate) reader: HostReader,
     /// What may write there.
     pub(crate) writer: HostWriter,
 }
@@ -57,7 +55,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(client: Client, replica: String, shards: Shards) -> Self {
         let writer = HostWriter::new(client.clone(), field_manager::CONTROLLER_MANAGER, replica, shards);
-        Self { client, writer }
+        Self { reader: HostReader::new(client.clone()), client, writer }
     }
 
     fn api<K: Kind>(&self, namespace: &str) -> Api<DynamicObject> {
@@ -65,9 +63,9 @@ impl Host {
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
-    fn failed(kind: &'static str, key: &StoreKey) -> impl Fn(kube::Error) -> HostError {
-        let object = key.clone();
-        move |error| HostError::Read { kind, object: object.clone(), source: Box::new(error) }
+    fn failed(kind: &'static str, key: &StoreKey) -> impl Fn(kube::Error) -> HostError + use<> {
+        let failed = ReadError::of(kind, key);
+        move |error| failed(error).into()
     }
 
     async fn get<K: Kind + DeserializeOwned>(&self, key: &StoreKey) -> Result<Option<K>, HostError> {
@@ -113,52 +111,10 @@ impl Host {
         let listed = listed.map_err(Self::failed("the ReleaseInventories of", release))?;
         Ok(listed.items.into_iter().filter_map(|item| item.metadata.name).collect())
     }
-
-    /// The data of a Secret; none when it does not exist.
-    pub(crate) async fn secret(
-        &self,
-        key: &StoreKey,
-    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, HostError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &key.namespace);
-        let secret = api.get_opt(&key.name).await.map_err(Self::failed("Secret", key))?;
-        Ok(secret.map(|secret| {
-            secret.data.unwrap_or_default().into_iter().map(|(name, value)| (name, value.0)).collect()
-        }))
-    }
-
-    /// The data of a ConfigMap; none when it does not exist.
-    pub(crate) async fn config_map(
-        &self,
-        key: &StoreKey,
-    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, HostError> {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.namespace);
-        let map = api.get_opt(&key.name).await.map_err(Self::failed("ConfigMap", key))?;
-        Ok(map.map(|map| {
-            let text = map.data.unwrap_or_default().into_iter().map(|(name, text)| (name, text.into_bytes()));
-            let binary = map.binary_data.unwrap_or_default().into_iter().map(|(name, value)| (name, value.0));
-            text.chain(binary).collect()
-        }))
-    }
 }
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host").field("writer", &self.writer).finish_non_exhaustive()
     }
-}
-
-/// An error with its causes in one line.
-pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some libraries repeat their cause in their own text.
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

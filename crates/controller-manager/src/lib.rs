@@ -27,7 +27,6 @@ mod helm_registry;
 mod host;
 mod observers;
 mod oci_registry;
-mod recent;
 mod release;
 mod run;
 mod source_status;

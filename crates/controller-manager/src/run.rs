@@ -9,6 +9,7 @@ use std::time::Duration;
 use convoy_api::{
     Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, annotation,
 };
+use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
@@ -176,6 +177,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         release_queue: Arc::clone(&queues.releases),
         clock: Arc::clone(&options.clock),
     });
+    let prepared = Preparer::new(host.reader.clone(), store.clone(), Arc::clone(&options.clock));
     let releases = Arc::new(Releases {
         host,
         duties: duties.clone(),
@@ -190,7 +192,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         observers: options.observers.clone(),
         store,
         clock: Arc::clone(&options.clock),
-        prepared: Default::default(),
+        prepared,
         memory: Default::default(),
         late: Default::default(),
     });

@@ -60,7 +60,7 @@ pub(crate) async fn secret<T>(
 ) -> Result<Result<Option<BTreeMap<String, Vec<u8>>>, Outcome<T>>, HostError> {
     let Some(reference) = reference else { return Ok(Ok(None)) };
     let at = StoreKey::new(source.namespace.as_str(), reference.name.as_str());
-    let data = host.secret(&at).await?;
+    let data = host.reader.secret(&at).await?;
     Ok(data.map(Some).ok_or_else(|| Outcome::Failed {
         reason: reason::DEPENDENCY_NOT_FOUND,
         message: format!("there is no Secret {at}, which spec.secretRef names; create it"),

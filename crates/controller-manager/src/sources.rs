@@ -2,18 +2,11 @@
 
 use std::sync::Arc;
 
-use convoy_api::{ArtifactStatus, GitRepository, GitSource, Release, condition_type, find_condition, reason};
+use convoy_api::{GitRepository, GitSource, Release, condition_type, find_condition, reason};
+use convoy_prepare::Resolved;
 use convoy_runtime::{Store, StoreKey};
 
 use crate::artifacts::{Artifacts, State, Wanted};
-
-/// An artifact and the folder in it: what a Release is rendered from, wherever that came from.
-#[derive(Clone, Debug)]
-pub(crate) struct Resolved {
-    pub(crate) artifact: ArtifactStatus,
-    /// Empty for the root.
-    pub(crate) path: String,
-}
 
 /// Why there is no artifact. Something that changes it brings the next look.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -122,7 +122,7 @@ impl Artifacts {
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, Looked> {
         let Some(reference) = reference else { return Ok(None) };
         let at = StoreKey::new(registry.namespace.as_str(), reference.name.as_str());
-        let message = match self.host.secret(&at).await {
+        let message = match self.host.reader.secret(&at).await {
             Ok(Some(data)) => return Ok(Some(data)),
             Ok(None) => {
                 format!("there is no Secret {at}, which spec.secretRef of {registry} names; create it")

@@ -188,7 +188,7 @@ impl Clusters {
             }
         };
         let secret_key = StoreKey::new(key.namespace.as_str(), secret_ref.name.as_str());
-        let Some(mut data) = self.host.secret(&secret_key).await? else {
+        let Some(mut data) = self.host.reader.secret(&secret_key).await? else {
             return Ok(Err(Outcome::NotFound {
                 reason: reason::DEPENDENCY_NOT_FOUND,
                 message: format!(

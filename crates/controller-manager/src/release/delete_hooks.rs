@@ -5,6 +5,7 @@ use std::sync::Arc;
 use convoy_api::{DeliveryProgress, HookEvent, Operation, Release, reason};
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::{Entry, Hook, HookStep, Plan, Policy, ReleaseId, next_hook_step};
+use convoy_prepare::{hooks_of, namespace_of};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Releases;
@@ -12,7 +13,6 @@ use super::delete::Deletion;
 use super::deliver::DeliveryFailure;
 use super::hooks::{HookEnd, HookWork, failure_of_hook, until_next_look};
 use super::inventory::{Inventory, InventoryId};
-use super::prepare::{hooks_of, namespace_of};
 use crate::host::{HostError, in_words};
 use crate::targets::Connected;
 

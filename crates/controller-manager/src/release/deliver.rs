@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{ConflictPolicy, DeliveryProgress, Operation, Release, reason};
+use convoy_api::{ConflictPolicy, DeliveryProgress, Operation, reason};
 use convoy_apply::{
     ApplyOptions, Class, Failure, Ownership, PruneNote, PruneOptions, Report, RequestErrors, apply_waves,
     look, prune,
 };
 use convoy_health::Health;
 use convoy_plan::{
-    Counts, Entry, Fate, HelmRelease, HookStep, Input, Live, ObjectKey, ObjectRef, Plan, Policy, Problem,
-    Problems, Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
+    Counts, Entry, Fate, HookStep, Input, Live, ObjectKey, ObjectRef, Plan, Policy, Problem, Problems,
+    Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
 };
+use convoy_prepare::{Ready, helm_release, scope};
 use convoy_runtime::StoreKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -21,17 +22,12 @@ use super::decide::HealthGate;
 use super::hooks::{HookEnd, HookWork, failure_of_hook, until_next_look};
 use super::inventory::{Inventory, InventoryId};
 use super::late::objects_of;
-use super::prepare::{Ready, name_of, namespace_of};
 use super::{Look, Releases};
 use crate::host::HostError;
 use crate::targets::Connected;
 
 pub(crate) const ESTABLISH_PATIENCE: Duration = Duration::from_secs(60);
 const RECREATE_PATIENCE: Duration = Duration::from_secs(20);
-/// The annotation of a Release that allows to prune more than half of a large inventory.
-const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
-/// The annotation of a Release that lets it take over objects of other Releases.
-pub(crate) const ADOPT: &str = "convoy.kumodo.io/adopt";
 
 /// How often a plan is made anew in one look because objects that it was to change were gone: for a namespace, for
 /// what was in it, and once more.
@@ -504,12 +500,6 @@ fn operation(inventory: &Inventory, is_rollback: bool) -> Operation {
     }
 }
 
-/// Whether a Release has an annotation with the value "true".
-pub(crate) fn has_annotation(release: &Release, name: &str) -> bool {
-    let annotations = release.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(name)).is_some_and(|value| value == "true")
-}
-
 /// What became of a plan.
 struct Carried {
     report: Report,
@@ -576,38 +566,9 @@ impl Delivery<'_> {
         live: &'b BTreeMap<ObjectKey, Live>,
         connected: &'b Connected,
     ) -> OwnedInput<'b> {
-        let metadata = &self.look.release.metadata;
-        let spec = &self.look.release.spec;
-        let is_set = |name: &str| has_annotation(self.look.release, name);
-        OwnedInput {
-            id: ReleaseId {
-                uid: metadata.uid.clone().unwrap_or_default(),
-                namespace: metadata.namespace.clone().unwrap_or_default(),
-                name: metadata.name.clone().unwrap_or_default(),
-            },
-            policy: Policy {
-                target_namespace: Some(self.namespace.to_owned()),
-                create_namespace: spec.create_namespace.unwrap_or(false),
-                prune: spec.prunes(),
-                allow_large_prune: is_set(ALLOW_PRUNE),
-                adopt: is_set(ADOPT),
-                helm_release: Some(helm_release(self.look.release)),
-                reapply: self.reapply.clone(),
-            },
-            before,
-            live,
-            connected,
-            bundle: self.bundle,
-            is_begun: self.is_begun,
-        }
+        let (id, policy) = scope(self.look.release, self.namespace, self.reapply.clone());
+        OwnedInput { id, policy, before, live, connected, bundle: self.bundle, is_begun: self.is_begun }
     }
-}
-
-/// The Helm release that a Release carries on, whatever it renders with.
-fn helm_release(release: &Release) -> HelmRelease {
-    let helm = release.spec.render.as_ref().and_then(|render| render.helm.as_ref());
-    let name = helm.and_then(|helm| helm.release_name.clone());
-    HelmRelease { namespace: namespace_of(release), name: name.unwrap_or_else(|| name_of(release)) }
 }
 
 impl DeliveryFailure {

@@ -10,11 +10,12 @@ use std::time::Duration;
 use convoy_api::{DeliveryProgress, HookEvent, HookRun, HookState, Release, reason};
 use convoy_apply::{Applied, Failure, HookOptions, HookSeen, Made, Ownership, RequestError, Target};
 use convoy_plan::{Entry, Fate, Hook, Plan};
+use convoy_prepare::{ADOPT, has_annotation};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Releases;
-use super::deliver::{ADOPT, DeliveryFailure, ESTABLISH_PATIENCE, has_annotation};
+use super::deliver::{DeliveryFailure, ESTABLISH_PATIENCE};
 use super::inventory::{Inventory, InventoryId};
 use crate::host::HostError;
 

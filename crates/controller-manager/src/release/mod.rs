@@ -7,7 +7,6 @@
 //! | `failure` | what a failed delivery and a wish to go back lead to; pure |
 //! | `dependencies` | what a Release waits for |
 //! | `dependents` | who waits for which Release |
-//! | `prepare` | from the source to a bundle, rendered once and kept |
 //! | `deliver` | from a bundle to the target: plan, write-ahead, apply, prune, settle |
 //! | `hooks` | a chart's hooks, each run once |
 //! | `delete_hooks` | hooks around the removal |
@@ -31,7 +30,6 @@ pub(crate) mod index;
 mod inventory;
 mod late;
 mod left;
-mod prepare;
 mod pursue;
 mod reconcile;
 mod status;
@@ -43,6 +41,7 @@ use std::sync::Arc;
 
 use convoy_api::{Cluster, Release, ReleaseInventory, ReleaseStatus};
 use convoy_apply::Ownership;
+use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{Clock, Store, StoreKey};
 use parking_lot::Mutex;
@@ -69,7 +68,7 @@ pub(crate) struct Releases {
     pub(crate) observers: Option<ObserverLeases>,
     pub(crate) store: RenderStore,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) prepared: prepare::Prepared,
+    pub(crate) prepared: Preparer,
     pub(crate) memory: Mutex<HashMap<StoreKey, Memory>>,
     pub(crate) late: late::LateMemory,
 }

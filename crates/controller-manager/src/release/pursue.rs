@@ -9,6 +9,7 @@ use convoy_api::{
 };
 use convoy_apply::{Class, PruneNote};
 use convoy_plan::Reapply;
+use convoy_prepare::{PrepareError, Ready, namespace_of};
 use convoy_runtime::{Next, StoreKey};
 
 use super::decide::{DriftAction, HealthGate, Hold, health_gate};
@@ -17,7 +18,6 @@ use super::dependencies::Awaited;
 use super::failure::{self, Failed, Turn};
 use super::inventory::InventoryId;
 use super::left::{Cleared, Left};
-use super::prepare::{PrepareError, Ready, namespace_of};
 use super::reconcile::{WAIT, at_the_latest};
 use super::status::{self, BundleFacts, Course, Reached, Trouble, has_succeeded};
 use super::{Look, Memory, Releases};
@@ -219,15 +219,18 @@ impl Releases {
             next: Next::Done,
         })?;
         let revision = source.artifact.revision.clone();
-        let (reason, message, is_terminal, next) =
-            match self.prepare(look, &source, &connected.capabilities).await {
-                Ok(bundle) => return Ok((revision, bundle)),
-                Err(PrepareError::Render { reason, message }) => {
-                    (reason, message, true, Next::After(look.release.spec.interval().as_std()))
-                }
-                Err(PrepareError::Missing { reason, message }) => (reason, message, false, Next::Wait(WAIT)),
-                Err(PrepareError::Failed { message }) => (reason::STORE_FAILED, message, false, Next::Retry),
-            };
+        let (reason, message, is_terminal, next) = match self
+            .prepared
+            .prepare(look.release, &source, &connected.capabilities, &**look.ownership)
+            .await
+        {
+            Ok(bundle) => return Ok((revision, bundle)),
+            Err(PrepareError::Render { reason, message }) => {
+                (reason, message, true, Next::After(look.release.spec.interval().as_std()))
+            }
+            Err(PrepareError::Missing { reason, message }) => (reason, message, false, Next::Wait(WAIT)),
+            Err(PrepareError::Failed { message }) => (reason::STORE_FAILED, message, false, Next::Retry),
+        };
         let trouble = Trouble { reason, message, revision: Some(revision), is_terminal };
         Err(Undesired { trouble, next })
     }
@@ -241,7 +244,7 @@ impl Releases {
         desired: Result<(String, Arc<Ready>), Undesired>,
     ) -> Result<Chosen, Stopped> {
         if let Some(rollback) = &status.rollback {
-            let bundle = self.kept_bundle(look, &rollback.bundle_digest).await;
+            let bundle = self.prepared.kept_bundle(&rollback.bundle_digest, &**look.ownership).await;
             let to = rollback.revision;
             let (reason, message, next) = match bundle {
                 Ok(Some(bundle)) => {
@@ -293,7 +296,7 @@ impl Releases {
                 && failure::turn(status, &newest.bundle_digest, self.clock.now()) != Turn::Over
         });
         if let Some(entry) = under_way
-            && let Ok(Some(bundle)) = self.kept_bundle(look, &entry.bundle_digest).await
+            && let Ok(Some(bundle)) = self.prepared.kept_bundle(&entry.bundle_digest, &**look.ownership).await
         {
             return Ok(Chosen {
                 bundle,

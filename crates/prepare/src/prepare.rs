@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use convoy_api::{Artifact, Release, ReleaseRender, ValuesKind, reason};
+use convoy_api::{Artifact, ArtifactStatus, Release, ReleaseRender, ValuesKind, reason};
 use convoy_apply::{Capabilities, Ownership};
 use convoy_plan::{Rendered, RenderedHook};
 use convoy_render::{
     Bundle, Hook, RenderInput, RenderStore, StoreError, TargetFacts, ValuesText, render, render_key,
 };
-use convoy_runtime::StoreKey;
+use convoy_runtime::{Clock, StoreKey};
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Look, Releases};
-use crate::host::{HostError, in_words};
 use crate::recent::Recent;
-use crate::sources::Resolved;
+use crate::scope::{name_of, namespace_of};
+use crate::{HostReader, ReadError, in_words};
 
 /// Bytes of bundles that are kept in memory; the render store has the rest.
 const BUNDLES: usize = 16 << 20;
@@ -27,20 +26,37 @@ const ARTIFACTS: usize = 32 << 20;
 
 /// A bundle ready to be planned.
 #[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) digest: String,
-    pub(crate) objects: Vec<Rendered>,
-    pub(crate) hooks: Vec<RenderedHook>,
-    pub(crate) notes: Option<String>,
-    pub(crate) warnings: Vec<String>,
+pub struct Ready {
+    /// Its digest, under which the render store has it.
+    pub digest: String,
+    /// Its objects, in order.
+    pub objects: Vec<Rendered>,
+    /// A chart's hooks.
+    pub hooks: Vec<RenderedHook>,
+    /// A chart's notes.
+    pub notes: Option<String>,
+    /// What is odd about it.
+    pub warnings: Vec<String>,
+}
+
+/// An artifact and the folder in it: what a Release is rendered from, wherever that came from.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The artifact.
+    pub artifact: ArtifactStatus,
+    /// Empty for the root.
+    pub path: String,
 }
 
 /// Renderings at a time, with the artifacts that they read: more would only take memory.
 const RENDERINGS: usize = 16;
 
-/// Bundles in memory by all that they depend on, and what they were rendered from.
+/// Prepares Releases. Bundles are kept in memory by all that they depend on, with what they were rendered from.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub struct Preparer {
+    host: HostReader,
+    store: RenderStore,
+    clock: Arc<dyn Clock>,
     slots: Semaphore,
     ready: Mutex<Recent<Held>>,
     artifacts: Mutex<Recent<Artifact>>,
@@ -54,24 +70,26 @@ struct Held {
     ready: Arc<Ready>,
 }
 
-impl Default for Prepared {
-    fn default() -> Self {
+impl Preparer {
+    /// Reads values from `host`, and keeps bundles in `store`.
+    pub fn new(host: HostReader, store: RenderStore, clock: Arc<dyn Clock>) -> Self {
         Self {
+            host,
+            store,
+            clock,
             slots: Semaphore::new(RENDERINGS),
             ready: Mutex::new(Recent::new(BUNDLES)),
             artifacts: Mutex::new(Recent::new(ARTIFACTS)),
             secret: OnceCell::new(),
         }
     }
-}
 
-impl Prepared {
     fn get(&self, key: &str) -> Option<Arc<Ready>> {
         self.ready.lock().get(key).map(|held| Arc::clone(&held.ready))
     }
 
     /// Lets go of the bundles of shards that are not worked on any more.
-    pub(crate) fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
+    pub fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
         self.ready.lock().retain(|held| keep(held.shard));
     }
 
@@ -86,17 +104,14 @@ impl Prepared {
     }
 
     /// The artifact of a digest and a revision, from memory or from the store.
-    async fn artifact(
-        &self,
-        store: &RenderStore,
-        digest: &str,
-        revision: &str,
-    ) -> Result<Option<Arc<Artifact>>, StoreError> {
+    async fn artifact(&self, digest: &str, revision: &str) -> Result<Option<Arc<Artifact>>, StoreError> {
         let key = format!("{digest} {revision}");
         if let Some(artifact) = self.artifacts.lock().get(&key) {
             return Ok(Some(artifact));
         }
-        let Some(artifact) = store.artifact(digest, revision).await?.map(Arc::new) else { return Ok(None) };
+        let Some(artifact) = self.store.artifact(digest, revision).await?.map(Arc::new) else {
+            return Ok(None);
+        };
         let names: usize = artifact.files().keys().map(String::len).sum();
         let weight = names + usize::try_from(artifact.size()).unwrap_or(usize::MAX);
         self.artifacts.lock().put(key, Arc::clone(&artifact), weight);
@@ -106,13 +121,26 @@ impl Prepared {
 
 /// Why there is no bundle.
 #[derive(Debug)]
-pub(crate) enum PrepareError {
+pub enum PrepareError {
     /// It does not render; only another revision or spec can mend it.
-    Render { reason: &'static str, message: String },
+    Render {
+        /// The condition's reason.
+        reason: &'static str,
+        /// In words.
+        message: String,
+    },
     /// Something it needs is not there (yet).
-    Missing { reason: &'static str, message: String },
+    Missing {
+        /// The condition's reason.
+        reason: &'static str,
+        /// In words.
+        message: String,
+    },
     /// The host or the render store failed.
-    Failed { message: String },
+    Failed {
+        /// In words.
+        message: String,
+    },
 }
 
 /// What a chart's random values are drawn from. The uid alone would not do: it stands as a label on every
@@ -121,35 +149,38 @@ fn chart_seed(secret: &[u8], uid: &str) -> Vec<u8> {
     Sha256::new().chain_update(secret).chain_update(uid).finalize().to_vec()
 }
 
-impl From<HostError> for PrepareError {
-    fn from(error: HostError) -> Self {
+impl From<ReadError> for PrepareError {
+    fn from(error: ReadError) -> Self {
         PrepareError::Failed { message: in_words(&error) }
     }
 }
 
-impl Releases {
-    /// The bundle of a Release, from memory, from the render store, or rendered now.
-    pub(crate) async fn prepare(
+impl Preparer {
+    /// The bundle of a Release, from memory, from the render store, or rendered now. It stays in memory while
+    /// `ownership` holds.
+    ///
+    /// # Errors
+    /// See [`PrepareError`].
+    pub async fn prepare(
         &self,
-        look: Look<'_>,
+        release: &Release,
         source: &Resolved,
         capabilities: &Capabilities,
+        ownership: &dyn Ownership,
     ) -> Result<Arc<Ready>, PrepareError> {
-        let release = look.release;
         let values = self.values(release).await?;
         let artifact = &source.artifact;
         let memory_key = memory_key(release, source, capabilities, &values);
-        if let Some(ready) = self.prepared.get(&memory_key) {
+        if let Some(ready) = self.get(&memory_key) {
             return Ok(ready);
         }
         // It is never closed.
-        let _slot = self.prepared.slots.acquire().await;
+        let _slot = self.slots.acquire().await;
         let store_failed = |error: &dyn std::error::Error| PrepareError::Failed {
             message: format!("the render store fails: {}", in_words(error)),
         };
         let files = self
-            .prepared
-            .artifact(&self.store, &artifact.digest, &artifact.revision)
+            .artifact(&artifact.digest, &artifact.revision)
             .await
             .map_err(|error| store_failed(&error))?
             .ok_or_else(|| PrepareError::Missing {
@@ -166,7 +197,7 @@ impl Releases {
         let (spec, name, namespace) = (release.spec.clone(), name_of(release), namespace_of(release));
         let path = source.path.clone();
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
-        let secret = self.prepared.secret.get_or_try_init(|| self.store.seed(rand::random())).await;
+        let secret = self.secret.get_or_try_init(|| self.store.seed(rand::random())).await;
         let secret = secret.map_err(|error| store_failed(&error))?;
         let (seed, now) = (chart_seed(secret, uid), self.clock.now());
         // Rendering is work for the processor, not for the threads that answer requests.
@@ -212,21 +243,24 @@ impl Releases {
             }
         };
         let ready = Arc::new(Ready::of(digest, bundle));
-        self.prepared.put(memory_key, Arc::clone(&ready), &**look.ownership);
+        self.put(memory_key, Arc::clone(&ready), ownership);
         Ok(ready)
     }
 
     /// A bundle that was delivered before, from memory or from the render store; none when it is not there any more.
-    pub(crate) async fn kept_bundle(
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn kept_bundle(
         &self,
-        look: Look<'_>,
         digest: &str,
+        ownership: &dyn Ownership,
     ) -> Result<Option<Arc<Ready>>, StoreError> {
-        if let Some(ready) = self.prepared.get(digest) {
+        if let Some(ready) = self.get(digest) {
             return Ok(Some(ready));
         }
         // It is never closed.
-        let _slot = self.prepared.slots.acquire().await;
+        let _slot = self.slots.acquire().await;
         let bundle = match self.store.bundle(digest).await {
             // It was removed, so that it is not there any more.
             Err(StoreError::Damaged { .. } | StoreError::NotADigest { .. }) => None,
@@ -234,7 +268,7 @@ impl Releases {
         };
         let Some(bundle) = bundle else { return Ok(None) };
         let ready = Arc::new(Ready::of(digest.to_owned(), bundle));
-        self.prepared.put(digest.to_owned(), Arc::clone(&ready), &**look.ownership);
+        self.put(digest.to_owned(), Arc::clone(&ready), ownership);
         Ok(Some(ready))
     }
 
@@ -315,7 +349,7 @@ fn weight_of(value: &Value) -> usize {
 }
 
 /// The hooks of a bundle, for a plan.
-pub(crate) fn hooks_of(hooks: Vec<Hook>) -> Vec<RenderedHook> {
+pub fn hooks_of(hooks: Vec<Hook>) -> Vec<RenderedHook> {
     let hooks = hooks.into_iter();
     hooks
         .map(|Hook { source, events, weight, delete_policies, object }| RenderedHook {
@@ -326,16 +360,6 @@ pub(crate) fn hooks_of(hooks: Vec<Hook>) -> Vec<RenderedHook> {
             delete_policies,
         })
         .collect()
-}
-
-pub(crate) fn name_of(release: &Release) -> String {
-    release.metadata.name.clone().unwrap_or_default()
-}
-
-/// The namespace on the target: of objects that name none, and what templates see.
-pub(crate) fn namespace_of(release: &Release) -> String {
-    let own = release.metadata.namespace.clone().unwrap_or_default();
-    release.spec.target_namespace.clone().unwrap_or(own)
 }
 
 fn memory_key(

@@ -1,0 +1,16 @@
+//! From a Release and its source to a bundle that is ready to be planned.
+//!
+//! Who delivers a Release and who only shows what would be delivered prepare it with the same code:
+//! [`Preparer`] reads the values that the Release names, renders its artifact for its target, and keeps
+//! what was rendered, by all that it depends on. [`scope`] says what the Release's spec means for a plan.
+
+#![warn(missing_docs)]
+
+mod prepare;
+mod reader;
+mod recent;
+mod scope;
+
+pub use prepare::{PrepareError, Preparer, Ready, Resolved, hooks_of};
+pub use reader::{HostReader, ReadError, in_words};
+pub use scope::{ADOPT, has_annotation, helm_release, name_of, namespace_of, scope};

@@ -1,0 +1,54 @@
+//! What a Release's spec and annotations mean for a plan.
+
+use convoy_api::Release;
+use convoy_plan::{HelmRelease, Policy, Reapply, ReleaseId};
+
+/// The annotation of a Release that allows to prune more than half of a large inventory.
+const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
+/// The annotation of a Release that lets it take over objects of other Releases.
+pub const ADOPT: &str = "convoy.kumodo.io/adopt";
+
+/// Which Release a plan is for, and what its spec says about applying and pruning. `namespace` is that of
+/// objects that name none.
+pub fn scope(release: &Release, namespace: &str, reapply: Reapply) -> (ReleaseId, Policy) {
+    let (metadata, spec) = (&release.metadata, &release.spec);
+    let id = ReleaseId {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+    };
+    let policy = Policy {
+        target_namespace: Some(namespace.to_owned()),
+        create_namespace: spec.create_namespace.unwrap_or(false),
+        prune: spec.prunes(),
+        allow_large_prune: has_annotation(release, ALLOW_PRUNE),
+        adopt: has_annotation(release, ADOPT),
+        helm_release: Some(helm_release(release)),
+        reapply,
+    };
+    (id, policy)
+}
+
+/// Whether a Release has an annotation with the value "true".
+pub fn has_annotation(release: &Release, name: &str) -> bool {
+    let annotations = release.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(name)).is_some_and(|value| value == "true")
+}
+
+/// The Helm release that a Release carries on, whatever it renders with.
+pub fn helm_release(release: &Release) -> HelmRelease {
+    let helm = release.spec.render.as_ref().and_then(|render| render.helm.as_ref());
+    let name = helm.and_then(|helm| helm.release_name.clone());
+    HelmRelease { namespace: namespace_of(release), name: name.unwrap_or_else(|| name_of(release)) }
+}
+
+/// The name of a Release.
+pub fn name_of(release: &Release) -> String {
+    release.metadata.name.clone().unwrap_or_default()
+}
+
+/// The namespace on the target: of objects that name none, and what templates see.
+pub fn namespace_of(release: &Release) -> String {
+    let own = release.metadata.namespace.clone().unwrap_or_default();
+    release.spec.target_namespace.clone().unwrap_or(own)
+}
