@@ -41,7 +41,8 @@ pub struct Options {
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    fn of(mut times: Vec<Duration>) -> Self {
+    /// Of these times.
+    pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         Self(times)
     }
@@ -152,16 +153,7 @@ impl World {
                 continue;
             }
             // Through a link that goes bad later.
-            let folder = fleet.folder().join("targets");
-            let kubeconfig = std::fs::read_to_string(folder.join(format!("{name}.kubeconfig")))?;
-            let (_, rest) = kubeconfig.split_once("https://").context("the kubeconfig has no server")?;
-            let end =
-                rest.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).unwrap_or(rest.len());
-            let server = rest.get(..end).unwrap_or_default();
-            let link = FaultyLink::to(server.parse().context("the server is no address")?)?;
-            let linked = kubeconfig.replace(server, &link.address().to_string());
-            std::fs::write(folder.join(format!("{name}-linked.kubeconfig")), linked)?;
-            fleet.create_cluster(name, &format!("{name}-linked"))?;
+            let link = fleet.create_linked_cluster(name)?;
             links.push(link);
         }
         let root = fleet.folder().join("git");
@@ -379,7 +371,7 @@ impl World {
 }
 
 /// The status, reason and message of a condition.
-fn message(object: &Value, type_: &str) -> (String, String, String) {
+pub(crate) fn message(object: &Value, type_: &str) -> (String, String, String) {
     let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let condition = conditions.iter().find(|condition| condition["type"] == type_).unwrap_or(&Value::Null);
     let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use convoy_testkit::{HttpsClient, LeaseHistory, Process};
+use convoy_testkit::{FaultyLink, HttpsClient, LeaseHistory, Process};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -395,6 +395,23 @@ impl Fleet {
         self.create(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &secret)?;
         let spec = json!({"kubeconfig": {"secretRef": {"name": name}}});
         self.create_convoy("clusters", "Cluster", name, &spec)
+    }
+
+    /// Creates the Cluster of a target, which is reached through a link that can go bad.
+    ///
+    /// # Errors
+    /// As [`Self::create`], and when no port can be had.
+    pub fn create_linked_cluster(&self, target: &str) -> anyhow::Result<FaultyLink> {
+        let folder = self.options.folder.join("targets");
+        let kubeconfig = std::fs::read_to_string(folder.join(format!("{target}.kubeconfig")))?;
+        let (_, rest) = kubeconfig.split_once("https://").context("the kubeconfig has no server")?;
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).unwrap_or(rest.len());
+        let server = rest.get(..end).unwrap_or_default();
+        let link = FaultyLink::to(server.parse().context("the server is no address")?)?;
+        let linked = kubeconfig.replace(server, &link.address().to_string());
+        std::fs::write(folder.join(format!("{target}-linked.kubeconfig")), linked)?;
+        self.create_cluster(target, &format!("{target}-linked"))?;
+        Ok(link)
     }
 
     /// All objects of one of convoy's kinds.

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod crash;
 pub mod dead;
 pub mod fleet;
+pub mod isolation;
 pub mod load;
 pub mod rounds;
 

@@ -170,6 +170,11 @@ impl RenderStore {
         Ok(Self { objects: Arc::new(objects) })
     }
 
+    /// A store in a backend of the caller's choice.
+    pub fn in_backend(objects: Arc<dyn ObjectStore>) -> Self {
+        Self { objects }
+    }
+
     /// Keeps an artifact under its digest.
     pub async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
         let (name, shared) = (name_of(ARTIFACTS, artifact.digest())?, artifact.clone());

@@ -26,12 +26,14 @@ struct Arguments {
 enum Command {
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(proofs::Arguments),
-    /// Interrupt deliveries at each of their writes, in each way, and check what comes of it.
+    /// Interrupt deliveries at each of their steps, in each way, and check what comes of it.
     CrashMatrix(proofs::Arguments),
     /// Measure what targets that do not answer cost the Releases of the others.
     DeadClusters(proofs::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
     HaRounds(proofs::Arguments),
+    /// Measure what Releases in trouble cost the others.
+    Isolation(proofs::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
@@ -64,6 +66,7 @@ fn run() -> anyhow::Result<bool> {
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
+        Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => return proofs::run("schemas", &arguments),

@@ -1,11 +1,14 @@
-//! `cargo xtask crash-matrix`: a delivery is interrupted at each of its writes, in each way.
+//! `cargo xtask crash-matrix`: a delivery is interrupted at each of its steps, in each way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use convoy_e2e::crash::matrix::{STAGES, cells, sample};
-use convoy_e2e::crash::world::{Cell, World};
+use convoy_e2e::crash::world::{Cell, Outcome, World};
+use convoy_runtime::{Clock as _, RealClock};
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -16,6 +19,12 @@ pub(crate) struct Arguments {
     /// How many objects the Releases have.
     #[arg(long, value_delimiter = ',', default_value = "1,3,50,1000")]
     sizes: Vec<usize>,
+    /// Run each cell so many times, with the fault a little later and for more or fewer requests.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u64,
+    /// How many cells are run at a time: they mostly wait.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at_a_time: usize,
     /// Kill real processes, and deliver to a real kube-apiserver instead of a simulated target.
     #[arg(long)]
     real: bool,
@@ -27,7 +36,7 @@ pub(crate) struct Arguments {
     verbose: bool,
 }
 
-/// What was found of one fault.
+/// What was found of one fault, or of one kind of step.
 #[derive(Debug, Default)]
 struct Row {
     cells: usize,
@@ -36,55 +45,119 @@ struct Row {
     longest: Duration,
 }
 
-/// Counts the writes of undisturbed deliveries, then spoils them one by one.
+/// A cell with its number and the kind of its step.
+type Numbered = (usize, String, Cell);
+
+#[derive(Debug, Default)]
+struct Found {
+    faults: BTreeMap<String, Row>,
+    kinds: BTreeMap<String, Row>,
+}
+
+impl Found {
+    fn note(&mut self, kind: &str, cell: &Cell, outcome: Option<&Outcome>) {
+        let fault = cell.fault.map(|fault| format!("{fault:?}")).unwrap_or_default();
+        for row in [self.faults.entry(fault).or_default(), self.kinds.entry(kind.to_owned()).or_default()] {
+            row.cells += 1;
+            row.failed += usize::from(outcome.is_none());
+            row.met += usize::from(outcome.is_some_and(|outcome| outcome.is_met));
+            row.longest = row.longest.max(outcome.map(|outcome| outcome.waited).unwrap_or_default());
+        }
+    }
+}
+
+/// Counts the steps of undisturbed deliveries, then spoils them one by one.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let threads = 1 + arguments.at_a_time;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     runtime.block_on(go(arguments))
 }
 
 async fn go(arguments: &Arguments) -> anyhow::Result<()> {
-    let start = || World::start(&arguments.sizes, arguments.real);
-    let mut world = start().await?;
+    let mut world = World::start(&arguments.sizes, arguments.real).await?;
+    let clock = RealClock::new();
     let mut all = Vec::new();
     for &size in &arguments.sizes {
         for &stage in STAGES {
-            let undisturbed = Cell { size, stage, at: 0, fault: None, is_shared: false, is_overtaken: false };
+            let began = clock.monotonic();
+            let undisturbed = Cell::undisturbed(size, stage);
             let outcome = world.run(undisturbed).await;
             let outcome = outcome.with_context(|| format!("{size} objects, undisturbed"))?;
-            let of_stage = cells(size, stage, &outcome.writes);
-            println!("{size} objects, {stage:?}: {} writes, {} cells", outcome.writes.len(), of_stage.len());
-            all.extend(of_stage);
+            let of_stage = cells(size, stage, &outcome.steps, arguments.seeds);
+            say(&format!(
+                "{size} objects, {stage:?}: {} steps, {} cells; one took {:.1} s",
+                outcome.steps.len(),
+                of_stage.len(),
+                clock.monotonic().saturating_sub(began).as_secs_f64()
+            ));
+            let kind = |cell: &Cell| outcome.steps.get(cell.at).map(convoy_e2e::crash::script::Step::kind);
+            all.extend(of_stage.into_iter().map(|cell| (kind(&cell).unwrap_or_default(), cell)));
         }
     }
     let chosen = sample(all, arguments.cells.unwrap_or(usize::MAX));
-    println!("{} cells", chosen.len());
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    for (number, cell) in chosen.iter().enumerate().skip(arguments.from) {
-        let Some(fault) = cell.fault else { continue };
-        let row = rows.entry(format!("{fault:?}")).or_default();
-        row.cells += 1;
-        match world.run(*cell).await {
-            Ok(outcome) => {
-                row.met += usize::from(outcome.is_met);
-                row.longest = row.longest.max(outcome.waited);
-                if arguments.verbose {
-                    println!("{number}: {cell:?}: held, met {}, waited {:?}", outcome.is_met, outcome.waited);
+    let count = chosen.len();
+    say(&format!("{count} cells"));
+    let numbered = chosen.into_iter().enumerate().map(|(number, (kind, cell))| (number, kind, cell));
+    let left: Arc<Mutex<VecDeque<Numbered>>> = Arc::new(Mutex::new(numbered.skip(arguments.from).collect()));
+    let found = Arc::new(Mutex::new(Found::default()));
+    let mut first = Some(world);
+    let runs: Vec<_> = (0..arguments.at_a_time.max(1))
+        .map(|_| {
+            let (world, left, found) = (first.take(), Arc::clone(&left), Arc::clone(&found));
+            let (sizes, is_real, verbose) = (arguments.sizes.clone(), arguments.real, arguments.verbose);
+            tokio::spawn(async move {
+                let mut world = match world {
+                    Some(world) => world,
+                    None => World::start(&sizes, is_real).await?,
+                };
+                loop {
+                    let next = lock(&left).pop_front();
+                    let Some((number, kind, cell)) = next else { return anyhow::Ok(()) };
+                    let outcome = world.run(cell).await;
+                    lock(&found).note(&kind, &cell, outcome.as_ref().ok());
+                    match outcome {
+                        Ok(Outcome { is_met, waited, .. }) => {
+                            if verbose {
+                                say(&format!(
+                                    "{number}: {kind}: {cell:?}: held, met {is_met}, waited {waited:?}"
+                                ));
+                            }
+                        }
+                        Err(error) => {
+                            say(&format!("{number}: {kind}: {cell:?}: {error:#}"));
+                            // The next cell begins anew.
+                            world = World::start(&sizes, is_real).await?;
+                        }
+                    }
                 }
-            }
-            Err(error) => {
-                row.failed += 1;
-                println!("{number}: {cell:?}: {error:#}");
-                // The next cell begins anew.
-                world = start().await?;
-            }
-        }
+            })
+        })
+        .collect();
+    for run in runs {
+        run.await.context("a run broke down")??;
     }
-    println!("\n| fault | cells | met | failed | longest wait |\n|---|---|---|---|---|");
-    for (fault, row) in &rows {
-        println!("| {fault} | {} | {} | {} | {:?} |", row.cells, row.met, row.failed, row.longest);
-    }
-    let failed: usize = rows.values().map(|row| row.failed).sum();
-    ensure!(failed == 0, "{failed} of {} cells failed", chosen.len());
+    let found = lock(&found);
+    show("fault", &found.faults);
+    show("step", &found.kinds);
+    let failed: usize = found.faults.values().map(|row| row.failed).sum();
+    ensure!(failed == 0, "{failed} of {count} cells failed");
     println!("no orphan, no wrong deletion, nothing made twice, no write at rest");
     Ok(())
+}
+
+fn show(what: &str, rows: &BTreeMap<String, Row>) {
+    println!("\n| {what} | cells | met | failed | longest wait |\n|---|---|---|---|---|");
+    for (name, row) in rows {
+        println!("| {name} | {} | {} | {} | {:?} |", row.cells, row.met, row.failed, row.longest);
+    }
+}
+
+/// A run takes long: what was seen is shown at once, also through a pipe.
+fn say(line: &str) {
+    println!("{line}");
+    let _ = std::io::stdout().flush();
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

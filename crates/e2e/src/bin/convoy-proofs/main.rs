@@ -7,6 +7,7 @@ mod cache_memory;
 mod crash_matrix;
 mod dead_clusters;
 mod ha_rounds;
+mod isolation;
 mod schemas;
 #[path = "../../../../xtask/src/workspace.rs"]
 mod workspace;
@@ -27,12 +28,14 @@ struct Arguments {
 enum Command {
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(cache_memory::Arguments),
-    /// Interrupt deliveries at each of their writes, in each way, and check what comes of it.
+    /// Interrupt deliveries at each of their steps, in each way, and check what comes of it.
     CrashMatrix(crash_matrix::Arguments),
     /// Measure what targets that do not answer cost the Releases of the others.
     DeadClusters(dead_clusters::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
     HaRounds(ha_rounds::Arguments),
+    /// Measure what Releases in trouble cost the others.
+    Isolation(isolation::Arguments),
     /// Write the catalogue of built-in kinds from a running kube-apiserver.
     Schemas(schemas::Arguments),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::CrashMatrix(arguments) => crash_matrix::run(&arguments),
         Command::DeadClusters(arguments) => dead_clusters::run(&arguments),
         Command::HaRounds(arguments) => ha_rounds::run(&arguments),
+        Command::Isolation(arguments) => isolation::run(&arguments),
         Command::Schemas(arguments) => schemas::run(&arguments),
     };
     match outcome {
