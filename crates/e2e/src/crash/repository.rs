@@ -1,4 +1,4 @@
-//! What the Releases are of: a chart in Git, in two revisions, for each size.
+//! What the Releases are of: a chart in Git, in three revisions, for each size.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -10,13 +10,15 @@ use anyhow::{Context as _, ensure};
 /// The name of the hook's object.
 pub const HOOK: &str = "hook";
 
-/// Which of the two.
+/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// What is installed.
     One,
     /// With objects that are new, changed and gone.
     Two,
+    /// As the first, but another commit.
+    Three,
 }
 
 impl Revision {
@@ -25,15 +27,20 @@ impl Revision {
         match self {
             Self::One => "one",
             Self::Two => "two",
+            Self::Three => "three",
         }
     }
 
-    /// The other one.
-    pub fn other(self) -> Self {
+    /// The one after it.
+    pub fn next(self) -> Self {
         match self {
             Self::One => Self::Two,
-            Self::Two => Self::One,
+            Self::Two | Self::Three => Self::Three,
         }
+    }
+
+    fn has_content_of(self) -> Self {
+        if self == Self::Two { Self::Two } else { Self::One }
     }
 }
 
@@ -41,7 +48,7 @@ impl Revision {
 pub fn content(size: usize, revision: Revision) -> BTreeMap<String, &'static str> {
     let part = (size / 10).max(1);
     let old = (0..size).map(|number| (format!("map-{number:04}"), "one"));
-    if revision == Revision::One {
+    if revision.has_content_of() == Revision::One {
         return old.collect();
     }
     // The first are changed, the last are gone, and as many are new.
@@ -121,29 +128,29 @@ impl Repository {
         format!("{release}-{}", revision.name())
     }
 
-    /// Makes both branches of a Release; answers with their commits.
+    /// Makes the branches of a Release; answers with their commits.
     ///
     /// # Errors
     /// When Git fails.
-    pub fn branches_of(&self, release: &str) -> anyhow::Result<[String; 2]> {
-        let both = [Revision::One, Revision::Two];
-        let commits: String = both
+    pub fn branches_of(&self, release: &str) -> anyhow::Result<[String; 3]> {
+        let all = [Revision::One, Revision::Two, Revision::Three];
+        let commits: String = all
             .iter()
             .map(|revision| {
-                let (branch, base) = (Self::branch(release, *revision), revision.name());
-                let length = release.len() + 1;
+                let (branch, base) = (Self::branch(release, *revision), revision.has_content_of().name());
+                let length = branch.len() + 1;
                 format!(
                     "commit refs/heads/{branch}\ncommitter test <test@example.invalid> 1700000000 +0000\ndata \
-                     3\nfor\nfrom refs/heads/{base}^0\nM 100644 inline of\ndata {length}\n{release}\n\n"
+                     3\nfor\nfrom refs/heads/{base}^0\nM 100644 inline of\ndata {length}\n{branch}\n\n"
                 )
             })
             .collect();
         self.git(&["fast-import", "--quiet"], &commits)?;
-        let [one, two] = both.map(|revision| Self::branch(release, revision));
-        let ids = self.git(&["rev-parse", &one, &two], "")?;
+        let [one, two, three] = all.map(|revision| Self::branch(release, revision));
+        let ids = self.git(&["rev-parse", &one, &two, &three], "")?;
         let mut ids = ids.lines().map(str::to_owned);
         let mut next = || ids.next().context("Git names no commit");
-        Ok([next()?, next()?])
+        Ok([next()?, next()?, next()?])
     }
 
     fn git(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
@@ -186,9 +193,10 @@ mod tests {
     fn each_release_has_commits_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let repository = Repository::create(&folder.path().join("apps"), &[1], true).unwrap();
-        let [one, two] = repository.branches_of("cell-1").unwrap();
-        let [other, _] = repository.branches_of("cell-2").unwrap();
-        assert!(one != two && one != other, "{one} {two} {other}");
+        let [one, two, three] = repository.branches_of("cell-1").unwrap();
+        let [other, ..] = repository.branches_of("cell-2").unwrap();
+        let all = std::collections::BTreeSet::from([&one, &two, &three, &other]);
+        assert_eq!(all.len(), 4, "{all:?}");
         let hook = repository.git(&["show", "cell-1-two:size-1/templates/hook.yaml"], "").unwrap();
         assert!(hook.contains("kind: Job"));
     }

@@ -130,10 +130,10 @@ pub struct World {
     manager: Option<Manager>,
     managers: usize,
     cells: usize,
-    /// Which of the two revisions the present Release is to have.
+    /// Which revision the present Release is to have.
     revision: Revision,
     /// The commits of the present Release.
-    commits: [String; 2],
+    commits: [String; 3],
     /// How many revisions the present Release was to have so far, one after the other.
     wanted: usize,
     repository: Repository,
@@ -416,7 +416,7 @@ impl World {
                 });
                 create(&releases, release).await?;
             }
-            Stage::Upgrade => self.want_other(name).await?,
+            Stage::Upgrade => self.want_next(name).await?,
             Stage::Delete => {
                 releases.delete(name, &DeleteParams::default()).await?;
             }
@@ -430,7 +430,7 @@ impl World {
             if self.script.is_killed() {
                 self.kill_manager();
                 if cell.is_overtaken && stage != Stage::Delete {
-                    self.want_other(name).await?;
+                    self.want_next(name).await?;
                 }
                 self.script.revive();
                 self.start_manager(fault == Some(Fault::HandOver))?;
@@ -472,9 +472,9 @@ impl World {
         }
     }
 
-    /// The source names the other revision.
-    async fn want_other(&mut self, name: &str) -> anyhow::Result<()> {
-        self.revision = self.revision.other();
+    /// The source names the next revision.
+    async fn want_next(&mut self, name: &str) -> anyhow::Result<()> {
+        self.revision = self.revision.next();
         self.wanted += 1;
         let patch = json!({"spec": {"ref": {"branch": Repository::branch(name, self.revision)}}});
         let repositories = of_convoy(&self.host, "GitRepository", "gitrepositories");
@@ -490,8 +490,12 @@ impl World {
                 && condition["status"] == "True"
                 && condition["observedGeneration"].as_i64() == release.metadata.generation
         });
-        let [one, two] = &self.commits;
-        let commit = if self.revision == Revision::One { one } else { two };
+        let [one, two, three] = &self.commits;
+        let commit = match self.revision {
+            Revision::One => one,
+            Revision::Two => two,
+            Revision::Three => three,
+        };
         let revision = release.data["status"]["sourceRevision"].as_str().unwrap_or_default();
         is_ready && revision.ends_with(commit.as_str())
     }
@@ -642,8 +646,8 @@ impl World {
                 runs += usize::from(write.path.ends_with(&format!("/{HOOK}")));
             }
         }
-        // A revision that was overtaken may have come as far as its hook, or not.
-        let least = if cell.is_overtaken { 2 } else { self.wanted };
+        // A revision that was overtaken may have come as far as its hook, or not; then what follows may be what is there.
+        let least = if cell.is_overtaken { 1 } else { self.wanted };
         ensure!(
             (least..=self.wanted).contains(&runs),
             "the hook ran {runs} times for {} revisions",
