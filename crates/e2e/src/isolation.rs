@@ -93,6 +93,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Repo
         (times, troubles)
     });
     world.check_trouble()?;
+    world.check_overtaking()?;
     Ok(Report { times: times?, memory: [before, world.memory()], troubles: troubles? })
 }
 
@@ -267,6 +268,22 @@ impl World {
         Ok(())
     }
 
+    /// A newer revision does not wait for the health of the one before.
+    fn check_overtaking(&self) -> anyhow::Result<()> {
+        for subject in self.subjects.iter().filter(|subject| subject.sort == Sort::Unhealthy) {
+            self.patch(&subject.name, "last")?;
+            let target = self.fleet.targets.iter().find(|target| target.name == subject.cluster);
+            let target = target.context("no such target")?;
+            let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{}", subject.name);
+            let there = wait(self.patience, || {
+                let deployment = target.client.get(&path).ok()?.json();
+                (deployment.pointer(NUMBER)?.as_str()? == "last").then_some(())
+            });
+            there.with_context(|| format!("the last change of {} waits for the one before", subject.name))?;
+        }
+        Ok(())
+    }
+
     /// What was in trouble still is: else nothing was measured.
     fn check_trouble(&self) -> anyhow::Result<()> {
         let all = self.fleet.list_convoy("releases")?;
@@ -279,6 +296,9 @@ impl World {
         Ok(())
     }
 }
+
+/// Where a Deployment of the unhealthy has the number.
+const NUMBER: &str = "/spec/template/metadata/annotations/number";
 
 /// Charts that do not render: each at the end of another limit, or not at all.
 const POISONS: &[(&str, &str)] = &[

@@ -596,3 +596,55 @@ fn an_object_that_may_be_made_anew_can_come_late() {
     let ahead = plan.write_ahead(&case.inventory, LateWrites::Over);
     assert_eq!(ahead.iter().map(|entry| entry.unanswered).collect::<Vec<_>>(), [true, false]);
 }
+
+/// What another program lost for ever: an object whose deletion was refused while its inventory had moved on.
+#[test]
+fn what_is_refused_to_go_is_kept_in_mind_over_any_number_of_revisions_until_it_is_gone() {
+    let mut case = Case::new(vec![config_map("a", "0"), config_map("b", "0")]);
+    case.deliver();
+    case.rendered.truncate(1);
+    let b = key("ConfigMap", "web", "b");
+    // Refused by a webhook, without an answer, and not tried at all; each time beside another revision.
+    for (revision, fate) in
+        [Some(Fate::Refused), Some(Fate::Failed), None, Some(Fate::Refused)].into_iter().enumerate()
+    {
+        case.rendered[0].object = config_map("a", &format!("{}", revision + 1));
+        let plan = case.plan().unwrap();
+        let pruned: Vec<&ObjectKey> = plan.prunes.iter().map(|prune| &prune.target.key).collect();
+        assert_eq!(pruned, [&b], "revision {revision}");
+        assert_eq!(plan.prunes[0].uid, "uid of ConfigMap web/b", "it is still told from another of its name");
+        let mut fates: BTreeMap<ObjectKey, Fate> = fate.into_iter().map(|fate| (b.clone(), fate)).collect();
+        for (_, apply) in plan.applies() {
+            let applied = Fate::Applied {
+                uid: "uid of ConfigMap web/a".into(),
+                digest: apply.digest.clone(),
+                resource_version: "2".into(),
+                created: false,
+            };
+            fates.insert(apply.target.key.clone(), applied);
+        }
+        case.inventory = plan.settle(&case.inventory, &fates, LateWrites::Over);
+        assert!(case.inventory.iter().any(|entry| entry.key == b), "{:?} lost it", fates.get(&b));
+    }
+    case.deliver();
+    assert!(!case.inventory.iter().any(|entry| entry.key == b));
+    assert!(case.plan().unwrap().is_empty());
+}
+
+#[test]
+fn namespaces_that_a_cluster_cannot_do_without_are_never_pruned_even_when_convoy_made_them() {
+    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+        let mut case = Case::new(vec![config_map("a", "1"), namespace, other]);
+        case.deliver();
+        assert!(case.inventory.iter().all(|entry| entry.created));
+        let deletion = Plan::for_deletion(&case.inventory, &case.kinds, LateWrites::Over);
+        case.rendered.truncate(1);
+        for prunes in [case.plan().unwrap().prunes, deletion.prunes] {
+            let namespaces = prunes.iter().filter(|prune| prune.target.key.kind == "Namespace");
+            let pruned: Vec<&str> = namespaces.map(|prune| prune.target.key.name.as_str()).collect();
+            assert_eq!(pruned, ["other"], "without {name}");
+        }
+    }
+}

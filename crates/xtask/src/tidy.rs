@@ -3,6 +3,7 @@
 //! Each rule returns all the problems it finds, so that one run shows everything there is to mend.
 
 mod contract;
+mod guarantees;
 mod layering;
 mod sources;
 
@@ -26,6 +27,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut problems = layering::check(&table, &packages);
     problems.extend(sources::check(&root, &table)?);
     problems.extend(contract::check(&root)?);
+    problems.extend(guarantees::check(&root)?);
     problems.extend(licence(&root, &metadata));
     problems.extend(features(&metadata));
     for problem in &problems {

@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Who writes nothing for so long waits for something.
 const QUIET: Duration = Duration::from_millis(300);
 /// The same for a process that may have to wait for its leases first.
-const QUIET_LEASES: Duration = Duration::from_secs(5);
+const QUIET_LEASES: Duration = Duration::from_secs(12);
 /// Who has written nothing for so long after the end was reached writes no more.
 const STILL: Duration = Duration::from_millis(100);
 /// How far the clock is put forward each time that nothing happens: past each of convoy's waits in turn, up to
@@ -153,7 +153,7 @@ enum Manager {
     /// In this process, on a runtime of its own, which is dropped to kill it.
     Inside(Runtime),
     /// A process of its own.
-    Process { _killed_with_it: Process },
+    Process { killed_with_it: Process },
 }
 
 fn identity(process: &'static str, number: usize) -> ProcessIdentity {
@@ -272,7 +272,7 @@ impl World {
         self.plane.is_some()
     }
 
-    /// Starts convoy as a process, with short lease times.
+    /// Starts convoy as a process, with lease times that are shorter than the defaults.
     fn process(
         &self,
         command: &str,
@@ -286,8 +286,9 @@ impl World {
             "--health-bind-address=127.0.0.1:0".to_owned(),
             format!("--replica-id={id}"),
             format!("--lease-namespace={NAMESPACE}"),
-            "--lease-duration=3s".to_owned(),
-            "--lease-renew-interval=1s".to_owned(),
+            // Long enough that a loaded machine loses none.
+            "--lease-duration=9s".to_owned(),
+            "--lease-renew-interval=2s".to_owned(),
         ];
         arguments.extend_from_slice(more);
         let log = self.folder.path().join(format!("{id}.log"));
@@ -302,7 +303,7 @@ impl World {
             std::fs::write(&kubeconfig, self.host_proxy.kubeconfig())?;
             let store = format!("--render-store-url=file://{}", self.folder.path().join("store").display());
             let process = self.process("controller-manager", &kubeconfig, &identity.replica_id, &[store])?;
-            self.manager = Some(Manager::Process { _killed_with_it: process });
+            self.manager = Some(Manager::Process { killed_with_it: process });
             return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -333,6 +334,14 @@ impl World {
         });
         self.manager = Some(Manager::Inside(runtime));
         Ok(())
+    }
+
+    /// The end of what the controller-manager logged, when it is a process.
+    pub fn last_words(&self) -> String {
+        match &self.manager {
+            Some(Manager::Process { killed_with_it }) => killed_with_it.last_lines(),
+            Some(Manager::Inside(_)) | None => String::new(),
+        }
     }
 
     fn kill_manager(&mut self) {

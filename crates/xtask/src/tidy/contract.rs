@@ -16,12 +16,17 @@ const LATER: &str = "issue: Kubernetes deployment";
 /// All problems of the page.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let page = std::fs::read_to_string(root.join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
+    Ok(problems(&page, &tests_of(root)?))
+}
+
+/// The names of all functions, among which the tests are.
+pub(super) fn tests_of(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut tests = BTreeSet::new();
     for file in rust_files(&root.join("crates"))? {
         let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         tests.extend(functions(&text).map(str::to_owned));
     }
-    Ok(problems(&page, &tests))
+    Ok(tests)
 }
 
 /// Names of functions.
@@ -32,7 +37,7 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a word of the page is the name of a test, which is a sentence: `sc07_shard_is_…`.
-fn is_test(word: &str) -> bool {
+pub(super) fn is_test(word: &str) -> bool {
     let is_snake = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     word.contains('_') && word.bytes().all(is_snake)
 }

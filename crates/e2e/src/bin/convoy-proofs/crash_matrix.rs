@@ -124,7 +124,7 @@ async fn go(arguments: &Arguments) -> anyhow::Result<()> {
                             }
                         }
                         Err(error) => {
-                            say(&format!("{number}: {kind}: {cell:?}: {error:#}"));
+                            say(&format!("{number}: {kind}: {cell:?}: {error:#}\n{}", world.last_words()));
                             // The next cell begins anew.
                             world = World::start(&sizes, is_real).await?;
                         }
