@@ -408,7 +408,7 @@ impl World {
                 let repository = json!({
                     "apiVersion": convoy_api::API_VERSION, "kind": "GitRepository", "metadata": {"name": name},
                     "spec": {
-                        "url": self.repository_url, "interval": "24h",
+                        "url": self.repository_url, "interval": "20m",
                         "ref": {"branch": Repository::branch(name, self.revision)},
                     },
                 });
