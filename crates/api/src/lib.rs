@@ -19,6 +19,7 @@ mod helm_registry;
 mod kinds;
 mod object;
 mod oci_registry;
+mod preview;
 mod release;
 mod release_inventory;
 mod rollback;
@@ -38,6 +39,9 @@ pub use helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};
 pub use oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
+pub use preview::{
+    PreviewAction, PreviewChange, PreviewCounts, PreviewObject, PreviewProblem, PreviewStep, ReleasePreview,
+};
 pub use release::{
     ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, FailureAction,
     FailurePolicy, FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender,

@@ -461,6 +461,9 @@ pub struct ReleaseStatus {
 pub struct PlanStatus {
     /// What comes next: a wave, or a hook.
     pub next: String,
+    /// How many objects are still to be worked on, such as `2 to create, 1 to prune`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remaining: String,
     /// What that waits for, and why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waits_for: String,

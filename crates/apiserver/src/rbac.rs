@@ -195,6 +195,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
     let create = |group: &str, resources: &[&str]| json!({"verbs": ["create"], "apiGroups": [group], "resources": resources});
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let read = ["get", "list", "watch"];
+    let get_previews =
+        json!({"verbs": ["get"], "apiGroups": ["convoy.kumodo.io"], "resources": ["releases/preview"]});
     let convoy_kinds =
         ["clusters", "gitrepositories", "helmregistries", "ociregistries", "releases", "releaseinventories"];
     vec![
@@ -235,7 +237,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
-                create("convoy.kumodo.io", &["releases/rollback"])
+                create("convoy.kumodo.io", &["releases/preview", "releases/rollback"]),
+                get_previews
             ]),
         ),
         role(
@@ -244,14 +247,16 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
-                create("convoy.kumodo.io", &["releases/rollback"])
+                create("convoy.kumodo.io", &["releases/preview", "releases/rollback"]),
+                get_previews
             ]),
         ),
         role(
             "view",
             json!([
                 {"verbs": read, "apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "events", "namespaces"]},
-                {"verbs": read, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds}
+                {"verbs": read, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
+                get_previews
             ]),
         ),
     ]

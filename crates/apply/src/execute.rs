@@ -238,7 +238,7 @@ async fn apply_one(
     }
 }
 
-fn may_recreate(apply: &Apply, error: &RequestError) -> bool {
+pub(crate) fn may_recreate(apply: &Apply, error: &RequestError) -> bool {
     let key = &apply.target.key;
     // With these all that is in them, or is of them, would go.
     let holds_others = matches!(key.kind.as_str(), "Namespace" | "CustomResourceDefinition");
@@ -324,7 +324,7 @@ async fn recreate(target: &Target, apply: &Apply, options: &ApplyOptions) -> Res
 
 /// The object with the uid that it is to have, so that an apply that arrives late, when the object is gone, creates
 /// none.
-fn of_uid(apply: &Apply) -> Cow<'_, Value> {
+pub(crate) fn of_uid(apply: &Apply) -> Cow<'_, Value> {
     if apply.uid.is_empty() {
         return Cow::Borrowed(&apply.object);
     }

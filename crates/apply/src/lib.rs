@@ -3,6 +3,7 @@
 //! [`Target`] is the only client of convoy that writes to a target. It asks an [`Ownership`] before
 //! every request that changes something, so that a replica that lost a cluster writes nothing more.
 //! [`apply_waves`] and [`prune`] carry out a plan and answer with what became of each object.
+//! [`try_out`] asks what a plan would do, without effect.
 //! [`RequestError`] says what a failed request means: worth trying again, or for whom to mend what.
 
 mod capabilities;
@@ -15,6 +16,7 @@ mod prune;
 mod scrub;
 mod target;
 mod transport;
+mod try_out;
 
 pub use capabilities::Capabilities;
 pub use classify::{Class, RequestError, RequestErrors};
@@ -24,3 +26,4 @@ pub use hook::{HookOptions, HookSeen, Made};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, Target};
 pub use transport::{Transport, over_client};
+pub use try_out::{TriedOut, TryOptions, try_out};

@@ -66,7 +66,7 @@ pub async fn prune(
         let known = &discovery;
         let work: Vec<_> = group
             .iter()
-            .map(|prune| async move { (prune, prune_one(target, prune, options, known).await) })
+            .map(|prune| async move { (prune, prune_one(target, prune, options, known, false).await) })
             .collect();
         let mut outcomes = futures::stream::iter(work).buffered(CONCURRENCY);
         let mut stop = false;
@@ -95,6 +95,31 @@ pub async fn prune(
     (report, notes)
 }
 
+/// Whether each object would be deleted, or why it would stay. Only reads.
+pub(crate) async fn would_prune(
+    target: &Target,
+    prunes: &[Prune],
+    options: &PruneOptions<'_>,
+) -> Vec<(ObjectKey, Result<Option<PruneNote>, RequestError>)> {
+    let mut discovery = Discovery::default();
+    if prunes.iter().any(|prune| prune.reason == PruneReason::KindGone) {
+        discovery.load(target).await;
+    }
+    let known = &discovery;
+    let work: Vec<_> = prunes
+        .iter()
+        .map(|prune| async move {
+            let outcome = prune_one(target, prune, options, known, true).await;
+            let note = outcome.map(|outcome| match outcome {
+                Outcome::Pruned => None,
+                Outcome::Stays(note) => Some(note),
+            });
+            (prune.target.key.clone(), note)
+        })
+        .collect();
+    futures::stream::iter(work).buffered(CONCURRENCY).collect().await
+}
+
 enum Outcome {
     Pruned,
     Stays(PruneNote),
@@ -119,6 +144,7 @@ async fn prune_one(
     prune: &Prune,
     options: &PruneOptions<'_>,
     discovery: &Discovery,
+    is_dry: bool,
 ) -> Result<Outcome, RequestError> {
     let mut at = prune.target.clone();
     if prune.reason == PruneReason::KindGone {
@@ -167,6 +193,9 @@ async fn prune_one(
         }
         if prune.guarded && !target.is_empty_of_others(&at, options.release_uid).await? {
             return Ok(Outcome::Stays(PruneNote::Guarded));
+        }
+        if is_dry {
+            return Ok(Outcome::Pruned);
         }
         match target.delete(&at, &live).await {
             Ok(()) => return Ok(Outcome::Pruned),

@@ -29,6 +29,18 @@ pub struct Target {
     requests: Arc<Requests>,
 }
 
+/// A request without effect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DryRun {
+    /// Server-side apply.
+    Apply {
+        /// Whether fields of other managers are taken over.
+        force: bool,
+    },
+    /// Creation of what must not exist.
+    Create,
+}
+
 /// How many requests a target got, for metrics and tests.
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -175,6 +187,38 @@ impl Target {
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(patch.to_string().into_bytes()));
         self.write(request, Some(at)).await.map(|_| ())
+    }
+
+    /// What the target would make of a request, which has no effect: it asks for no ownership.
+    pub(crate) async fn dry_run(
+        &self,
+        at: &ObjectRef,
+        object: &Value,
+        how: DryRun,
+    ) -> Result<Value, RequestError> {
+        const DRY: &str = "dryRun=All";
+        let manager = field_manager::TARGET;
+        let (method, uri, content_type) = match how {
+            DryRun::Apply { force } => (
+                Method::PATCH,
+                format!("{}?{DRY}&fieldManager={manager}&force={force}", at.path()),
+                "application/apply-patch+yaml",
+            ),
+            DryRun::Create => (
+                Method::POST,
+                format!("{}?{DRY}&fieldManager={manager}", at.collection_path()),
+                "application/json",
+            ),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(header::CONTENT_TYPE, content_type)
+            .header(header::ACCEPT, "application/json")
+            .body(Body::from(object.to_string().into_bytes()));
+        let _slot = self.slots.acquire().await;
+        self.requests.reads.fetch_add(1, Ordering::Relaxed);
+        self.send(request, Some(at)).await.map(|(_, answer)| answer)
     }
 
     async fn written(

@@ -2,19 +2,12 @@
 
 use std::sync::Arc;
 
-use convoy_api::{GitRepository, GitSource, Release, condition_type, find_condition, reason};
-use convoy_prepare::Resolved;
+use convoy_api::{GitRepository, Release, condition_type, find_condition, reason};
+pub(crate) use convoy_prepare::Unresolved;
+use convoy_prepare::{Resolved, git_artifact};
 use convoy_runtime::{Store, StoreKey};
 
 use crate::artifacts::{Artifacts, State, Wanted};
-
-/// Why there is no artifact. Something that changes it brings the next look.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unresolved {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-    pub(crate) is_terminal: bool,
-}
 
 /// All sources. Clones share them.
 #[derive(Clone)]
@@ -35,7 +28,7 @@ impl Sources {
         let at_root = |artifact| Resolved { artifact, path: String::new() };
         if let Some(git) = &source.git {
             self.artifacts.release(key);
-            return self.git(key, git);
+            return git_artifact(&self.repositories, &key.namespace, git);
         }
         let Some(wanted) = Wanted::of(key, source) else {
             self.artifacts.release(key);
@@ -75,25 +68,5 @@ impl Sources {
             ),
             is_terminal,
         })
-    }
-
-    fn git(&self, key: &StoreKey, git: &GitSource) -> Result<Resolved, Unresolved> {
-        let repository_key = StoreKey::new(key.namespace.as_str(), git.repository_ref.name.as_str());
-        let stop = |reason, message| Unresolved { reason, message, is_terminal: false };
-        let Some(repository) = self.repositories.get(&repository_key) else {
-            let message = format!(
-                "there is no GitRepository {repository_key}, which spec.source.git.repositoryRef names; create it"
-            );
-            return Err(stop(reason::DEPENDENCY_NOT_FOUND, message));
-        };
-        let Some(artifact) = repository.status.as_ref().and_then(|status| status.artifact.clone()) else {
-            let conditions =
-                repository.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-            let said = find_condition(conditions, condition_type::READY)
-                .map_or("it was not fetched yet", |ready| ready.message.as_str());
-            let message = format!("the GitRepository {repository_key} has no artifact: {said}");
-            return Err(stop(reason::DEPENDENCY_NOT_READY, message));
-        };
-        Ok(Resolved { artifact, path: git.path.clone().unwrap_or_default() })
     }
 }

@@ -67,6 +67,9 @@ pub(crate) enum Command {
     Get(objects::Get),
     /// Tell all about objects, for people: conditions, history, what is on the target, events.
     Describe(objects::Describe),
+    /// Print what the next delivery of a Release would do, and why, without doing it. Exit code 1 when something is in
+    /// its way.
+    Preview(objects::Preview),
     /// Ask for a look now, and wait for what it comes to. Exit code 1 when it is not ready then.
     Reconcile(objects::Reconcile),
     /// Suspend objects: nothing is done about them until they are resumed.
@@ -157,7 +160,43 @@ pub(crate) struct Apiserver {
     #[command(flatten)]
     pub(crate) shards: Shards,
     #[command(flatten)]
+    pub(crate) observer: ObserverService,
+    #[command(flatten)]
     pub(crate) audit: Audit,
+}
+
+/// Whom the apiserver asks for what an observer knows.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ObserverService {
+    /// The URL of the observers, all behind one address: previews of Releases are asked for there. Default: there are
+    /// no previews.
+    #[arg(long, value_parser = proxy_address, value_name = "URL",
+        requires_all = ["observer_ca_file", "proxy_client_cert_file", "proxy_client_key_file"])]
+    pub(crate) observer_url: Option<convoy_runtime::ProxyAddress>,
+    /// The CA of the observers' serving certificates, in PEM.
+    #[arg(long, value_name = "FILE", requires = "observer_url")]
+    pub(crate) observer_ca_file: Option<PathBuf>,
+    /// The client certificate that the apiserver shows to the observers, in PEM.
+    #[arg(long, value_name = "FILE", requires = "observer_url")]
+    pub(crate) proxy_client_cert_file: Option<PathBuf>,
+    /// The private key of --proxy-client-cert-file, in PEM.
+    #[arg(long, value_name = "FILE", requires = "observer_url")]
+    pub(crate) proxy_client_key_file: Option<PathBuf>,
+    /// Which observer is asked. With owner, --observer-url only says what the observers' certificates are for.
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = ObserverRouting::Service)]
+    pub(crate) observer_routing: ObserverRouting,
+    /// The namespace of the observers' leases, for --observer-routing=owner.
+    #[arg(long, value_parser = dns_label, value_name = "NAMESPACE", default_value = "convoy-system")]
+    pub(crate) lease_namespace: String,
+}
+
+/// Which observer is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObserverRouting {
+    /// Whichever --observer-url leads to. One that does not own the Release answers 404 and says which one does.
+    Service,
+    /// The one that holds the shard of the Release, at the address that its member lease says.
+    Owner,
 }
 
 /// Fetch sources, render, plan, apply and prune.
@@ -203,6 +242,36 @@ pub(crate) struct Observer {
     /// takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8082")]
     pub(crate) health_bind_address: std::net::SocketAddr,
+    #[command(flatten)]
+    pub(crate) serving: ObserverServing,
+}
+
+/// How an observer answers the apiserver.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ObserverServing {
+    /// The CA of the client certificates of those who may ask, in PEM: of the apiserver's --proxy-client-cert-file,
+    /// and of nobody else's. Default: the observer answers nobody, and there are no previews.
+    #[arg(long, value_name = "FILE", requires_all = ["tls_cert_file", "tls_private_key_file", "render_store_url"])]
+    pub(crate) client_ca_file: Option<PathBuf>,
+    /// The serving certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "client_ca_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// The private key of --tls-cert-file, in PEM.
+    #[arg(long, value_name = "FILE", requires = "client_ca_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// The address to serve on.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub(crate) bind_address: IpAddr,
+    /// The port to serve on; 0 takes a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 8443)]
+    pub(crate) secure_port: u16,
+    /// The address that an apiserver with --observer-routing=owner reaches this replica at. Default: --bind-address,
+    /// when that is one address.
+    #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
+    pub(crate) advertise_address: Option<IpAddr>,
+    /// Where artifacts and bundles are kept: the URL that the controller-manager has.
+    #[arg(long, value_parser = render_store_url, value_name = "URL")]
+    pub(crate) render_store_url: Option<String>,
 }
 
 /// The API server that holds convoy's objects.
@@ -390,6 +459,10 @@ fn shard_count(text: &str) -> Result<NonZeroU32, String> {
 fn render_store_url(text: &str) -> Result<String, String> {
     convoy_render::RenderStore::check_url(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
+}
+
+fn proxy_address(text: &str) -> Result<convoy_runtime::ProxyAddress, String> {
+    text.parse().map_err(str::to_owned)
 }
 
 fn log_filter(text: &str) -> Result<String, String> {

@@ -9,6 +9,7 @@ mod command_line_docs;
 mod demo;
 mod objects;
 mod processes;
+mod proxied;
 mod rollback;
 mod sandbox;
 mod sharding;

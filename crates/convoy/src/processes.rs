@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use convoy_controller_manager::ObserverLeases;
-use convoy_observer::ControllerLeases;
+use convoy_observer::{ControllerLeases, Serving};
 use convoy_render::RenderStore;
 use convoy_runtime::leases::Leases;
 use convoy_runtime::{
@@ -17,6 +17,7 @@ use convoy_shard::{ProcessKind, Settings};
 
 use crate::arguments;
 use crate::bad_flag::BadFlag;
+use crate::proxied;
 use crate::sharding;
 use crate::standalone;
 
@@ -32,6 +33,7 @@ pub(crate) async fn apiserver(
         shards: arguments.shards.shards,
         only: Some(arguments::Part::Apiserver),
         audit_log: arguments.audit.audit_log_path.clone(),
+        observers: Some(proxied::observers(&arguments.observer, arguments.shards.shards)?),
         ..standalone::Options::new(arguments.data_dir.clone())
     };
     standalone::serve(options, clock, shutdown).await
@@ -89,10 +91,13 @@ pub(crate) async fn observer(
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
     let replica_id = replica_id(&arguments.identity);
-    let (settings, risks) =
+    let (mut settings, risks) =
         sharding::settings(ProcessKind::Observer, &replica_id, arguments.shards, &arguments.leases)?;
     let identity = ProcessIdentity { process: "observer", replica_id };
     let client = client(&arguments.host, &identity).await?;
+    let serving = proxied::serving(&arguments.serving).await?;
+    settings.advertised =
+        serving.as_ref().and_then(|serving| proxied::advertised(&arguments.serving, serving));
     let process = Process::start(identity, arguments.health_bind_address, shutdown).await?;
     // In this time another replica has taken over.
     let patience = settings.lease_duration + settings.renew_interval;
@@ -109,6 +114,7 @@ pub(crate) async fn observer(
         shards: leases.shards(),
         cache_scope: cache_scope(arguments.shard_scoped_cache),
         controllers: Some(ControllerLeases { leases: leases.peers(), patience }),
+        serving: serving.map(|serving| Serving { own: Some(leases.own()), ..serving }),
         metrics: process.metrics.clone(),
         clock,
         readiness: process.readiness.clone(),

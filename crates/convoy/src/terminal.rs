@@ -38,6 +38,7 @@ pub(crate) enum Colour {
     Bold = 1,
     Bad = 31,
     Good = 32,
+    Changed = 33,
 }
 
 /// A table with left-aligned columns, three spaces apart, as kubectl prints them.

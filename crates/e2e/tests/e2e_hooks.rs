@@ -117,6 +117,7 @@ async fn a_chart_with_hooks_and_waves_is_installed_upgraded_and_removed_step_by_
     let wave = "wave 1 waits for the objects of wave 0 to become healthy: Job.batch web/gate is Progressing";
     let status = world.says("c", "False/WaitingForHealth", wave).await;
     assert_eq!(status["plan"]["next"], "wave 1");
+    assert_eq!(status["plan"]["remaining"], "1 to create");
     assert_eq!(status["objects"], 3, "{status:#}");
     assert_eq!(world.config_map("web", "one").await, json!({"value": "1"}));
     assert!(world.config_map("web", "two").await.is_null());

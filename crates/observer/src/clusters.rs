@@ -81,14 +81,14 @@ impl Drop for Watch {
 
 /// What a client is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+pub(crate) enum Origin {
     InCluster,
     Kubeconfig([u8; 32]),
 }
 
 /// Why a cluster has no client.
 #[derive(Debug, thiserror::Error)]
-enum NoClient {
+pub(crate) enum NoClient {
     #[error("spec names neither a kubeconfig nor inCluster")]
     NotNamed,
     #[error("reading the Secret {0}")]
@@ -97,6 +97,45 @@ enum NoClient {
     Key(String, String),
     #[error(transparent)]
     Connect(#[from] convoy_runtime::ConnectError),
+}
+
+/// The kubeconfig of a cluster as it is now; none for the cluster that convoy runs in.
+async fn origin(
+    host: &Client,
+    key: &StoreKey,
+    cluster: &Cluster,
+) -> Result<(Option<Vec<u8>>, Origin), NoClient> {
+    let source = match (&cluster.spec.kubeconfig, cluster.spec.in_cluster) {
+        (Some(source), _) => source,
+        (None, Some(true)) => return Ok((None, Origin::InCluster)),
+        (None, _) => return Err(NoClient::NotNamed),
+    };
+    let (secret, data_key) = (source.secret_ref.name.as_str(), source.secret_ref.key());
+    let secrets: Api<Secret> = Api::namespaced(host.clone(), &key.namespace);
+    let found = secrets.get(secret).await.map_err(|error| NoClient::Secret(secret.to_owned(), error))?;
+    let value = found.data.and_then(|mut data| data.remove(data_key));
+    let bytes =
+        value.map(|bytes| bytes.0).ok_or_else(|| NoClient::Key(secret.to_owned(), data_key.to_owned()))?;
+    let made_of = Origin::Kubeconfig(Sha256::digest(&bytes).into());
+    Ok((Some(bytes), made_of))
+}
+
+async fn client_from(kubeconfig: Option<&[u8]>, identity: &ProcessIdentity) -> Result<Client, NoClient> {
+    Ok(match kubeconfig {
+        Some(bytes) => target_client(bytes, identity).await?,
+        None => in_cluster_client(identity)?,
+    })
+}
+
+/// A client of a cluster, and what it is made of.
+pub(crate) async fn client_of(
+    host: &Client,
+    identity: &ProcessIdentity,
+    key: &StoreKey,
+    cluster: &Cluster,
+) -> Result<(Client, Origin), NoClient> {
+    let (kubeconfig, made_of) = origin(host, key, cluster).await?;
+    Ok((client_from(kubeconfig.as_deref(), identity).await?, made_of))
 }
 
 impl Clusters {
@@ -237,23 +276,11 @@ impl Clusters {
         model: &Arc<Mutex<Model>>,
         cluster: &Cluster,
     ) -> Result<(), NoClient> {
-        let kubeconfig = match (&cluster.spec.kubeconfig, cluster.spec.in_cluster) {
-            (Some(source), _) => {
-                Some(self.kubeconfig(key, source.secret_ref.name.as_str(), source.secret_ref.key()).await?)
-            }
-            (None, Some(true)) => None,
-            (None, _) => return Err(NoClient::NotNamed),
-        };
-        let made_of = kubeconfig
-            .as_ref()
-            .map_or(Origin::InCluster, |bytes| Origin::Kubeconfig(Sha256::digest(bytes).into()));
+        let (kubeconfig, made_of) = origin(&self.host, key, cluster).await?;
         if self.state.lock().connections.get(key).is_some_and(|connection| connection.made_of == made_of) {
             return Ok(());
         }
-        let client = match &kubeconfig {
-            Some(bytes) => target_client(bytes, &self.identity).await?,
-            None => in_cluster_client(&self.identity)?,
-        };
+        let client = client_from(kubeconfig.as_deref(), &self.identity).await?;
         let connection = Connection { client, made_of, watches: HashMap::new() };
         let mut state = self.state.lock();
         // The shard may have been lost meanwhile.
@@ -261,13 +288,6 @@ impl Clusters {
             state.connections.insert(key.clone(), connection);
         }
         Ok(())
-    }
-
-    async fn kubeconfig(&self, key: &StoreKey, secret: &str, data_key: &str) -> Result<Vec<u8>, NoClient> {
-        let secrets: Api<Secret> = Api::namespaced(self.host.clone(), &key.namespace);
-        let found = secrets.get(secret).await.map_err(|error| NoClient::Secret(secret.to_owned(), error))?;
-        let value = found.data.and_then(|mut data| data.remove(data_key));
-        value.map(|bytes| bytes.0).ok_or_else(|| NoClient::Key(secret.to_owned(), data_key.to_owned()))
     }
 
     fn adjust_watches(

@@ -22,11 +22,13 @@
 //! | `missing` | shards that no controller-manager holds |
 //! | `watches` | one watch of one kind |
 //! | `clusters` | clients and watches of all clusters |
+//! | `preview` | what the next delivery of a Release would do, for the apiserver |
 //! | `run` | stores of convoy's own kinds, queues, and writing status |
 
 mod clusters;
 mod missing;
 mod model;
+mod preview;
 mod run;
 mod seen;
 mod status;
@@ -34,4 +36,5 @@ mod verdict;
 mod watches;
 
 pub use missing::ControllerLeases;
+pub use preview::Serving;
 pub use run::{ObserverOptions, run};

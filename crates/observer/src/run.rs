@@ -2,16 +2,19 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{Cluster, Release, ReleaseInventory, field_manager};
+use convoy_api::{
+    Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, field_manager,
+};
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Clock, HostWriter, LookedShards, Metrics, Next, ProcessIdentity, Readiness,
-    ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, Supervisor, TaskError, WorkQueue,
-    store_key,
+    ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
+    WorkQueue, serve_proxied, store_key, watch_into,
 };
 use kube::Client;
 
 use crate::clusters::{Clusters, GATHER};
 use crate::missing::{self, ControllerLeases};
+use crate::preview::{Owned, Previews, Serving, Stores};
 use crate::status::{self, Writer};
 use crate::verdict::judge;
 use crate::watches::describe;
@@ -41,6 +44,8 @@ pub struct ObserverOptions {
     pub cache_scope: CacheScope,
     /// The leases of the controller-managers; none when there are none to see.
     pub controllers: Option<ControllerLeases>,
+    /// What the apiserver is answered with; none when it does not ask.
+    pub serving: Option<Serving>,
     /// Where metrics are registered.
     pub metrics: Metrics,
     /// The clocks.
@@ -71,6 +76,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         shards,
         cache_scope,
         controllers,
+        serving,
         metrics,
         clock,
         readiness,
@@ -131,6 +137,27 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         }),
     );
 
+    let previews = match serving {
+        Some(Serving { listener, tls, own, store }) => {
+            let stores = Stores {
+                releases: releases.clone(),
+                inventories: inventories.clone(),
+                clusters: targets.clone(),
+                repositories: source_store::<GitRepository>(&client, &clock, &shutdown, &mut tasks),
+                helm_registries: source_store::<HelmRegistry>(&client, &clock, &shutdown, &mut tasks),
+                oci_registries: source_store::<OCIRegistry>(&client, &clock, &shutdown, &mut tasks),
+            };
+            let owned = Owned { shards: shards.clone(), looked: looked.clone(), own };
+            let previews =
+                Previews::new(client.clone(), identity.clone(), stores, store, owned, Arc::clone(&clock));
+            let previews = Arc::new(previews);
+            let server = serve_proxied(listener, tls, Arc::clone(&previews) as _, shutdown.clone());
+            tasks.spawn("answers for the apiserver", server);
+            Some(previews)
+        }
+        None => None,
+    };
+
     let mut news = looked.news();
     let (held, until) = (Arc::clone(&clusters), shutdown.clone());
     let (known_inventories, known_releases) = (inventories.clone(), releases.clone());
@@ -143,6 +170,9 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
                     news = news.next() => news,
                 };
                 let Some(news) = news else { return };
+                if let Some(previews) = &previews {
+                    previews.retain_shards(|shard| !news.lost.contains_key(&shard));
+                }
                 news.lost.keys().for_each(|shard| held.lost(*shard));
                 for shard in news.ready {
                     held.gained(shard, &known_inventories, &known_releases);
@@ -188,6 +218,22 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         }),
     );
     tasks.join().await
+}
+
+/// A store of all objects of a kind of source.
+fn source_store<K>(
+    client: &Client,
+    clock: &Arc<dyn Clock>,
+    shutdown: &Shutdown,
+    tasks: &mut Supervisor,
+) -> Store<K>
+where
+    K: Kind + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
+{
+    let (store, feed) =
+        watch_into::<K>(client.clone(), StoreOptions::default(), Arc::clone(clock), shutdown.clone(), |_| {});
+    tasks.spawn("watch of sources", unfailing(feed));
+    store
 }
 
 async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {

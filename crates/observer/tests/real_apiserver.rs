@@ -79,6 +79,7 @@ impl World {
         install_kinds(&client).await;
         let (shutdown, readiness) = (Shutdown::new(), Readiness::default());
         let observer = tokio::spawn(run(ObserverOptions {
+            serving: None,
             client: client.clone(),
             identity: identity(),
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),

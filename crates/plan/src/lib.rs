@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 mod adoption;
+mod changes;
 mod desired;
 mod digest;
 mod hooks;
@@ -22,11 +23,13 @@ mod kinds;
 mod late;
 mod order;
 mod planner;
+mod preview;
 mod problem;
 mod report;
 mod steps;
 
 pub use adoption::{HelmRelease, taken_over};
+pub use changes::{Changes, FieldChange, Mask, Masked};
 pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;
 pub use hooks::{DeletePolicies, Hook, RenderedHook};
@@ -39,6 +42,7 @@ pub use planner::{
     Apply, ApplyReason, Input, Keep, KeepReason, Live, LiveObject, Member, Plan, Policy, Prune, PruneReason,
     Reapply, ReleaseId, Wave, keys_to_look_at, plan,
 };
+pub use preview::{PlanPreview, Tried};
 pub use problem::{Problem, Problems};
 pub use report::Counts;
 pub use steps::{HookStep, Step, next_hook_step, next_step};

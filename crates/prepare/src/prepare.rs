@@ -143,6 +143,13 @@ pub enum PrepareError {
     },
 }
 
+/// Where what is rendered is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeping {
+    InStore,
+    InMemory,
+}
+
 /// What a chart's random values are drawn from. The uid alone would not do: it stands as a label on every
 /// object that is delivered. A Release that is made anew draws anew.
 fn chart_seed(secret: &[u8], uid: &str) -> Vec<u8> {
@@ -169,8 +176,39 @@ impl Preparer {
         ownership: &dyn Ownership,
     ) -> Result<Arc<Ready>, PrepareError> {
         let values = self.values(release).await?;
+        self.rendered(release, source, capabilities, values, (ownership, Keeping::InStore)).await
+    }
+
+    /// The same bundle for someone who only looks: nothing that is rendered now is put into the render store.
+    /// `values` are those of [`Preparer::values`].
+    ///
+    /// # Errors
+    /// See [`PrepareError`].
+    pub async fn look_at(
+        &self,
+        release: &Release,
+        source: &Resolved,
+        capabilities: &Capabilities,
+        values: Vec<ValuesText>,
+        ownership: &dyn Ownership,
+    ) -> Result<Arc<Ready>, PrepareError> {
+        self.rendered(release, source, capabilities, values, (ownership, Keeping::InMemory)).await
+    }
+
+    async fn rendered(
+        &self,
+        release: &Release,
+        source: &Resolved,
+        capabilities: &Capabilities,
+        values: Vec<ValuesText>,
+        (ownership, keeping): (&dyn Ownership, Keeping),
+    ) -> Result<Arc<Ready>, PrepareError> {
         let artifact = &source.artifact;
-        let memory_key = memory_key(release, source, capabilities, &values);
+        let mut memory_key = memory_key(release, source, capabilities, &values);
+        if keeping == Keeping::InMemory {
+            // What is in memory alone is not for someone who needs it in the store.
+            memory_key.push_str(" looked at");
+        }
         if let Some(ready) = self.get(&memory_key) {
             return Ok(ready);
         }
@@ -234,9 +272,10 @@ impl Preparer {
         };
         let bundle = rendered
             .map_err(|error| PrepareError::Render { reason: error.reason(), message: in_words(&error) })?;
-        let digest = match stored {
-            Some(digest) => digest,
-            None => {
+        let digest = match (stored, keeping) {
+            (Some(digest), _) => digest,
+            (None, Keeping::InMemory) => bundle.digest(),
+            (None, Keeping::InStore) => {
                 let digest = self.store.put_bundle(&bundle).await.map_err(|error| store_failed(&error))?;
                 self.store.put_render(&key, &digest).await.map_err(|error| store_failed(&error))?;
                 digest
@@ -273,7 +312,10 @@ impl Preparer {
     }
 
     /// The values that a Release takes from ConfigMaps and Secrets of its namespace.
-    async fn values(&self, release: &Release) -> Result<Vec<ValuesText>, PrepareError> {
+    ///
+    /// # Errors
+    /// See [`PrepareError`].
+    pub async fn values(&self, release: &Release) -> Result<Vec<ValuesText>, PrepareError> {
         let references = match &release.spec.render {
             Some(ReleaseRender { helm: Some(helm), .. }) => helm.values_from.as_slice(),
             _ => &[],

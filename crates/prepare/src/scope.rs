@@ -1,7 +1,9 @@
 //! What a Release's spec and annotations mean for a plan.
 
-use convoy_api::Release;
-use convoy_plan::{HelmRelease, Policy, Reapply, ReleaseId};
+use std::collections::BTreeMap;
+
+use convoy_api::{DeliveryProgress, Operation, Release};
+use convoy_plan::{HelmRelease, Live, ObjectKey, Policy, Reapply, ReleaseId};
 
 /// The annotation of a Release that allows to prune more than half of a large inventory.
 const ALLOW_PRUNE: &str = "convoy.kumodo.io/allow-prune";
@@ -51,4 +53,24 @@ pub fn name_of(release: &Release) -> String {
 pub fn namespace_of(release: &Release) -> String {
     let own = release.metadata.namespace.clone().unwrap_or_default();
     release.spec.target_namespace.clone().unwrap_or(own)
+}
+
+/// What a delivery does on a cluster with such an inventory. It installs until a delivery has come to its end there.
+pub fn operation(known: Option<&DeliveryProgress>, is_new: bool, is_rollback: bool) -> Operation {
+    match known.map(|progress| progress.operation) {
+        _ if is_rollback => Operation::Rollback,
+        _ if is_new => Operation::Install,
+        Some(Operation::Install | Operation::Delete) => Operation::Install,
+        Some(Operation::Upgrade | Operation::Rollback) | None => Operation::Upgrade,
+    }
+}
+
+/// Whether one of these objects is of the Helm release that a Release carries on, so that it is upgraded although it
+/// seems to be installed.
+pub fn carries_on(release: &Release, live: &BTreeMap<ObjectKey, Live>) -> bool {
+    let helm = helm_release(release);
+    live.values().any(|live| match live {
+        Live::Present(object) => object.helm_release.as_ref() == Some(&helm),
+        Live::Absent => false,
+    })
 }

@@ -28,4 +28,5 @@ pub use bundle::{Bundle, Hook, RenderedObject};
 pub use error::RenderError;
 pub use input::{RenderInput, TargetFacts, ValuesText, render, render_key};
 pub use kept::Kept;
+pub use secrets::SecretValues;
 pub use store::{Collected, OpenStoreError, RenderStore, StoreError};

@@ -1,14 +1,46 @@
-use convoy_helm::{Data, Values};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use convoy_helm::{Data, Values, read_values};
+
+use crate::ValuesText;
 
 /// Shorter values are not masked: they would blot out half of a message and hide nothing.
 const SHORTEST: usize = 4;
 const MASK: &str = "***";
 
-/// Values that came from Secrets, to be kept out of messages: templates and schemas quote what they fail on.
-#[derive(Default)]
-pub(crate) struct SecretValues(Vec<String>);
+/// Values that came from Secrets, to be kept out of messages and out of what is shown of objects: templates and
+/// schemas quote what they fail on, and put values wherever they like.
+#[derive(Clone, Default)]
+pub struct SecretValues(Vec<String>);
+
+impl std::fmt::Debug for SecretValues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} secret values", self.0.len())
+    }
+}
 
 impl SecretValues {
+    /// The values of those texts that are of Secrets, as they are and in base64, as Secrets have them.
+    pub fn of(texts: &[ValuesText]) -> Self {
+        let mut secrets = Self::default();
+        for text in texts.iter().filter(|text| text.is_secret) {
+            match read_values(&text.text) {
+                Ok(values) => secrets.learn(&values),
+                // What is no YAML is not shown either.
+                Err(_) => secrets.0.push(String::from_utf8_lossy(&text.text).trim().to_owned()),
+            }
+        }
+        let encoded = secrets.0.iter().flat_map(|text| {
+            // Text may have had a line end when it was encoded.
+            let with_end = format!("{text}\n");
+            [STANDARD.encode(text), STANDARD_NO_PAD.encode(text), STANDARD.encode(with_end)]
+        });
+        let encoded: Vec<String> = encoded.collect();
+        secrets.0.extend(encoded);
+        secrets.settle();
+        secrets
+    }
+
     /// Takes in all strings and numbers of some values.
     pub(crate) fn learn(&mut self, values: &Values) {
         let mut open: Vec<&Data> = values.values().collect();
@@ -29,6 +61,10 @@ impl SecretValues {
                 Data::Null | Data::Bool(_) => {}
             }
         }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
         self.0.retain(|text| text.len() >= SHORTEST);
         // The longest first: one value may be part of another.
         self.0.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -36,7 +72,7 @@ impl SecretValues {
     }
 
     /// The text with all values masked.
-    pub(crate) fn masked(&self, text: &str) -> String {
+    pub fn masked(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, MASK))
     }
 }
@@ -45,6 +81,16 @@ impl SecretValues {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_in_base64_is_masked_too_and_what_is_no_secret_is_not() {
+        let text = |text: &str, is_secret| ValuesText { from: String::new(), text: text.into(), is_secret };
+        let secrets =
+            SecretValues::of(&[text("a: CANARY-1", true), text("b: plain", false), text("[", true)]);
+        let encoded = STANDARD.encode("CANARY-1");
+        assert_eq!(secrets.masked(&format!("CANARY-1 plain {encoded}")), "*** plain ***");
+        assert!(!format!("{secrets:?}").contains("CANARY"));
+    }
 
     #[test]
     fn values_are_masked_wherever_they_stand() {

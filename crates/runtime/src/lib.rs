@@ -10,6 +10,7 @@
 //! - [`connect`] and [`kubeconfig`]: clients of the host and of target clusters, with deadlines,
 //!   a User-Agent that names the replica, and kubeconfigs that may neither run a program nor read a
 //!   file.
+//! - [`serve_proxied`] and [`ProxyClient`]: what the apiserver has another process answer.
 //! - [`Shards`] and [`leases`]: which part of the work is this replica's.
 //! - [`Shutdown`] and [`Supervisor`]: tasks that end together.
 //! - [`serve_health`], [`Readiness`] and [`init_telemetry`]: how a process shows what it does.
@@ -23,6 +24,7 @@ pub mod kubeconfig;
 pub mod leases;
 mod looked;
 mod outside;
+mod proxied;
 mod queue;
 mod shard_caches;
 mod sharded;
@@ -44,6 +46,10 @@ pub use connect::{
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use host_writer::{EventKind, HostWriteError, HostWriter};
 pub use looked::{LookedShards, ShardNews, ShardNewsReader};
+pub use proxied::{
+    Answers, ProxiedAnswer, ProxiedRequest, ProxiedTls, ProxiedTlsError, ProxyAddress, ProxyClient,
+    ProxyError, serve_proxied,
+};
 pub use queue::{Backoff, ClassLimit, Queue};
 pub use shard_caches::{CacheScope, ShardCaches};
 pub use sharded::Sharded;

@@ -17,6 +17,8 @@ pub mod annotation {
     pub const RENEW_INTERVAL: &str = "convoy.kumodo.io/lease-renew-interval-ms";
     /// On member leases: whether the replica acts, or waits for peers that run with other settings.
     pub const STATE: &str = "convoy.kumodo.io/state";
+    /// On member leases: where the replica is asked by the apiserver, `host:port`.
+    pub const ADDRESS: &str = "convoy.kumodo.io/address";
 }
 
 /// Which lease.

@@ -77,6 +77,8 @@ pub struct Settings {
     /// Whether no other replica can exist, because the store is this process's own: then leases that an
     /// earlier process left are taken without waiting.
     pub is_sole: bool,
+    /// Where this replica is asked by the apiserver, `host:port`: it is told on the member lease.
+    pub advertised: Option<String>,
     /// A fault that is put in on purpose, for the simulation to find.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
@@ -136,6 +138,7 @@ impl Settings {
             release_member_on_exit: false,
             asks_api_server: false,
             is_sole: false,
+            advertised: None,
             #[cfg(feature = "mutants")]
             mutant: None,
         }

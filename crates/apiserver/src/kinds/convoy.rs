@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use convoy_api::{GROUP, KindInfo, ReleaseRollback, Scope as ApiScope, VERSION, label};
+use convoy_api::{GROUP, KindInfo, ReleasePreview, ReleaseRollback, Scope as ApiScope, VERSION, label};
 use convoy_cel::Expression;
 use convoy_meta::{FieldError, GroupResource, Status, validation};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
@@ -12,7 +12,7 @@ use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
 use serde_json::Value;
 
-use super::{epochs, rollback, shard_label, sharding};
+use super::{epochs, previews, rollback, shard_label, sharding};
 
 /// A schema of convoy's own that cannot be used: a fault of the program.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,11 @@ pub fn schemas() -> Vec<(String, Value)> {
     let list = format!("{rollback}List");
     let rollback =
         openapi::custom_resource_schemas(GROUP, VERSION, rollback, &list, Some(&ReleaseRollback::schema()));
-    all.iter().flat_map(of).chain(count).chain(rollback).collect()
+    let preview = ReleasePreview::KIND;
+    let list = format!("{preview}List");
+    let preview =
+        openapi::custom_resource_schemas(GROUP, VERSION, preview, &list, Some(&ReleasePreview::schema()));
+    all.iter().flat_map(of).chain(count).chain(rollback).chain(preview).collect()
 }
 
 fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, DefinitionError> {
@@ -76,7 +80,7 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
         def.subresources.push(Subresource::status());
     }
     if kind == "Release" {
-        def.subresources.push(rollback::subresource());
+        def.subresources.extend([previews::subresource(), rollback::subresource()]);
     }
     def.schema =
         Some(Structural::new(&info.schema).map_err(|source| DefinitionError::Structural { kind, source })?);

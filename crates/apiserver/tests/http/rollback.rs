@@ -46,7 +46,7 @@ impl Fixture {
     }
 
     /// A client of a user with the rules of a role in `default`.
-    fn user(&self, name: &str, rules: &Value) -> HttpsClient {
+    pub(super) fn user(&self, name: &str, rules: &Value) -> HttpsClient {
         let base = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}, "rules": rules});
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},

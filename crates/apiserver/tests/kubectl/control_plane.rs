@@ -39,6 +39,7 @@ pub(crate) struct Setup {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) shards: std::num::NonZeroU32,
     pub(crate) now: Now,
+    pub(crate) observers: Arc<dyn kinds::previews::Observers>,
 }
 
 impl Default for Setup {
@@ -47,6 +48,7 @@ impl Default for Setup {
             storage: Arc::new(MemoryStorage::default()),
             shards: convoy_shard::DEFAULT_SHARD_COUNT,
             now: Arc::new(jiff::Timestamp::now),
+            observers: Arc::new(kinds::previews::NoObserver),
         }
     }
 }
@@ -56,7 +58,7 @@ pub(crate) async fn start(folder: &Path, port: u16) -> Result<ControlPlane, AnyE
 }
 
 pub(crate) async fn start_with(folder: &Path, port: u16, setup: Setup) -> Result<ControlPlane, AnyError> {
-    let Setup { storage, shards, now } = setup;
+    let Setup { storage, shards, now, observers } = setup;
     let table = Arc::new(ResourceTable::default());
     table.install(kinds::core());
     table.install(kinds::convoy::definitions(shards)?);
@@ -101,6 +103,7 @@ pub(crate) async fn start_with(folder: &Path, port: u16, setup: Setup) -> Result
     let api = kinds::reviews::serve(api, &authenticator, &authorizer);
     let api = kinds::sharding::serve(api, shards);
     let api = kinds::rollback::serve(api);
+    let api = kinds::previews::serve(api, observers);
     let server = ServerBuilder::new(([127, 0, 0, 1], port).into(), certificate, Arc::new(api), now.clone())
         .authenticator(authenticator)
         .authorizer(authorizer)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{Artifact, Condition, LocalReference, condition_type, find_condition, reason};
+use convoy_prepare::{name_of_artifact, name_of_chart};
 use convoy_render::Kept;
 use convoy_runtime::{Next, StoreKey};
 use convoy_source::{Class, FetchError};
-use sha2::{Digest as _, Sha256};
 
 use super::{Artifacts, State, Wanted};
 use crate::host::in_words;
@@ -82,28 +82,19 @@ impl Artifacts {
 
     /// The name under which the store keeps what something came to: all that may make a difference to it.
     fn store_key(&self, wanted: &Wanted) -> Option<String> {
-        let (registry, parts) = match wanted {
+        match wanted {
             Wanted::Chart { registry, chart, version } => {
                 let found = self.registries.get(registry);
                 let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
-                let version = version.clone().unwrap_or_default();
-                (registry, ["helm".to_owned(), url, chart.clone(), version])
+                Some(name_of_chart(registry, &url, chart, version.as_deref()))
             }
             Wanted::Artifact { registry, source } => {
                 let found = self.oci_registries.get(registry);
                 let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
-                let named = format!("{:?} {:?} {:?}", source.tag, source.semver, source.digest);
-                (registry, ["oci".to_owned(), url, source.repository.clone(), named])
+                Some(name_of_artifact(registry, &url, source))
             }
-            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return None,
-        };
-        let mut hash = Sha256::new();
-        for part in [&registry.namespace, &registry.name].into_iter().chain(&parts) {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
+            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => None,
         }
-        let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(format!("sha256:{hex}"))
     }
 
     /// Puts what was fetched into the store.

@@ -14,7 +14,7 @@ use convoy_plan::{
     Counts, Entry, Fate, HookStep, Input, Live, ObjectKey, ObjectRef, Plan, Policy, Problem, Problems,
     Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
 };
-use convoy_prepare::{Ready, helm_release, scope};
+use convoy_prepare::{Ready, carries_on, operation, scope};
 use convoy_runtime::StoreKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -64,6 +64,8 @@ pub(crate) struct DeliveryFailure {
 pub(crate) struct Waiting {
     /// What comes next.
     pub(crate) step: String,
+    /// How many objects are still to be worked on.
+    pub(crate) remaining: String,
     /// What sort of wait it is.
     pub(crate) reason: &'static str,
     /// What it waits for, and whether it does so in vain.
@@ -114,7 +116,7 @@ impl Releases {
         delivery.is_begun = inventory.bundle_digest() == delivery.bundle.digest;
         self.refuse_outdated(&inventory, delivery.look.ownership)?;
         if !delivery.is_begun {
-            let operation = operation(&inventory, delivery.is_rollback);
+            let operation = operation(inventory.progress(), inventory.is_new(), delivery.is_rollback);
             let since = Some(Time(self.clock.now()));
             inventory.set_progress(Some(DeliveryProgress {
                 operation,
@@ -202,7 +204,8 @@ impl Releases {
                             let next = until_next_look(since, self.clock.now());
                             let gate = HealthGate::Waiting { message, remaining: next };
                             let reason = reason::WAITING_FOR_HOOK;
-                            let waiting = Waiting { step, reason, gate, next };
+                            let remaining = remaining(&plan);
+                            let waiting = Waiting { step, remaining, reason, gate, next };
                             return Ok(Delivered::Waiting { objects, inventories, waiting });
                         }
                     }
@@ -241,14 +244,9 @@ impl Releases {
     /// noted then.
     fn carries_on(&self, delivery: &Delivery<'_>, live: &Seen, inventory: &mut Inventory) -> bool {
         let Some(progress) = inventory.progress() else { return false };
-        let helm = helm_release(delivery.look.release);
-        let is_of_helm = |live: &Live| match live {
-            Live::Present(object) => object.helm_release.as_ref() == Some(&helm),
-            Live::Absent => false,
-        };
         if delivery.is_begun
             || progress.operation != Operation::Install
-            || !live.facts.values().any(is_of_helm)
+            || !carries_on(delivery.look.release, &live.facts)
         {
             return false;
         }
@@ -338,7 +336,8 @@ impl Releases {
             }
         };
         let next = until_next_look(since, now);
-        Ok(Some(Waiting { step, reason: reason::WAITING_FOR_HEALTH, gate, next }))
+        let remaining = remaining(plan);
+        Ok(Some(Waiting { step, remaining, reason: reason::WAITING_FOR_HEALTH, gate, next }))
     }
 
     /// The plan with what a look at the target says, and what of it comes next. When the target does not seem to serve
@@ -490,14 +489,10 @@ impl Seen {
     }
 }
 
-/// What a delivery does on a cluster with such an inventory. It installs until a delivery has come to its end there.
-fn operation(inventory: &Inventory, is_rollback: bool) -> Operation {
-    match inventory.progress().map(|progress| progress.operation) {
-        _ if is_rollback => Operation::Rollback,
-        _ if inventory.is_new() => Operation::Install,
-        Some(Operation::Install | Operation::Delete) => Operation::Install,
-        Some(Operation::Upgrade | Operation::Rollback) | None => Operation::Upgrade,
-    }
+/// What a plan has still to do, in short.
+fn remaining(plan: &Plan) -> String {
+    let counts = Counts { unchanged: 0, left: 0, ..plan.counts() };
+    if counts == Counts::default() { String::new() } else { counts.to_string() }
 }
 
 /// What became of a plan.

@@ -150,7 +150,8 @@ pub(crate) fn next(
                 HealthGate::Open | HealthGate::Unknown { .. } => "",
             };
             let waits_for = message.to_owned();
-            new.plan = Some(Box::new(PlanStatus { next: waiting.step.clone(), waits_for }));
+            let (next, remaining) = (waiting.step.clone(), waiting.remaining.clone());
+            new.plan = Some(Box::new(PlanStatus { next, remaining, waits_for }));
             record(&mut new.history, bundle, outcome, message, now);
             take(&mut new, course);
             if bundle.rollback_to.is_some() {

@@ -1,5 +1,7 @@
 //! The flags of the commands about convoy's objects. What a flag does is said here and nowhere else.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::arguments::{Connection, Output};
@@ -78,6 +80,22 @@ pub(crate) struct Forget {
     /// How long to wait until it is gone.
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(crate) timeout: convoy_api::Duration,
+}
+
+/// Print what the next delivery of a Release would do.
+#[derive(Debug, Args)]
+pub(crate) struct Preview {
+    /// Name of the Release. Default: that of the Release in the file.
+    #[arg(value_name = "RELEASE")]
+    pub(crate) release: Option<String>,
+    /// Preview the Release in this file, which is not saved; - is standard input.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
+    /// How it is printed; wide also shows what stays as it is, and the fields that would change.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Table)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// Which objects.

@@ -7,6 +7,7 @@
 //! | `server` | the API server, for a person |
 //! | `get` | `convoy get`, also with `--watch` |
 //! | `describe` | `convoy describe` |
+//! | `preview` | `convoy preview` |
 //! | `ask` | `convoy reconcile`, `suspend` and `resume` |
 //! | `forget` | `convoy forget` |
 
@@ -15,6 +16,7 @@ mod ask;
 mod describe;
 mod forget;
 mod get;
+mod preview;
 mod server;
 mod what;
 
@@ -39,6 +41,7 @@ pub(crate) fn is_one(command: &Command) -> bool {
             | Command::Suspend(_)
             | Command::Resume(_)
             | Command::Forget(_)
+            | Command::Preview(_)
     )
 }
 
@@ -51,6 +54,7 @@ pub(crate) async fn run(command: &Command, clock: &dyn Clock) -> anyhow::Result<
         Command::Suspend(arguments) => ask::suspend(arguments, true).await?,
         Command::Resume(arguments) => ask::suspend(arguments, false).await?,
         Command::Forget(arguments) => forget::run(arguments, clock).await?,
+        Command::Preview(arguments) => preview::run(arguments).await?,
         _ => true,
     };
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,8 +1,6 @@
 //! The API server of standalone: convoy's kinds and the core kinds, on an embedded store.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU32;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +10,7 @@ use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union 
 use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions};
 use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
 use convoy_apiserver::filters::Now;
-use convoy_apiserver::kinds::{convoy, core, reviews, rollback, sharding as sharding_count};
+use convoy_apiserver::kinds::{convoy, core, previews, reviews, rollback, sharding as sharding_count};
 use convoy_apiserver::metrics::Metrics;
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::kubeconfig;
@@ -31,8 +29,10 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
+use crate::proxied::MakeObservers;
 use crate::sharding;
 
+use super::Options;
 use super::data_dir::{DataDir, make_private, write_private};
 
 /// Namespaces that are there from the start.
@@ -54,11 +54,11 @@ impl ControlPlane {
     /// Opens the store, starts to serve, and writes the admin kubeconfig.
     pub(crate) async fn start(
         folder: &DataDir,
-        address: SocketAddr,
-        shards: NonZeroU32,
-        audit_log: Option<&Path>,
+        options: &Options,
+        observers: &MakeObservers,
         clock: &Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
+        let (address, shards, audit_log) = (options.address, options.shards, options.audit_log.as_deref());
         let now: Now = {
             let clock = Arc::clone(clock);
             Arc::new(move || clock.now())
@@ -103,6 +103,7 @@ impl ControlPlane {
         let api = reviews::serve(api, &authenticator, &authorizer);
         let api = sharding_count::serve(api, shards);
         let api = rollback::serve(api);
+        let api = previews::serve(api, observers.make(&registry));
         let mut builder = ServerBuilder::new(address, certificate, Arc::new(api), Arc::clone(&now))
             .authenticator(authenticator)
             .authorizer(authorizer)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_observer::Serving;
 use convoy_render::RenderStore;
 use convoy_runtime::{CacheScope, Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
@@ -22,6 +23,7 @@ pub(crate) use self::control_plane::ControlPlane;
 pub(crate) use self::data_dir::DataDir;
 use crate::arguments::{self, Part};
 use crate::bad_flag::{BadFlag, check_appendable};
+use crate::proxied::{self, MakeObservers};
 use crate::{sandbox, sharding};
 
 /// How long clients get to notice that the server is about to end, and requests to finish.
@@ -40,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) shards: NonZeroU32,
     pub(crate) only: Option<Part>,
     pub(crate) audit_log: Option<PathBuf>,
+    /// Whom the apiserver asks when no observer runs beside it.
+    pub(crate) observers: Option<MakeObservers>,
 }
 
 impl Options {
@@ -52,6 +56,7 @@ impl Options {
             shards: convoy_shard::DEFAULT_SHARD_COUNT,
             only: None,
             audit_log: None,
+            observers: None,
         }
     }
 }
@@ -70,9 +75,15 @@ pub(crate) struct Standalone {
 /// Starts everything; it is ready for requests when this returns.
 pub(crate) async fn start(options: Options, clock: Arc<dyn Clock>) -> anyhow::Result<Standalone> {
     let folder = DataDir::open(&options.data_dir)?;
-    let control_plane =
-        ControlPlane::start(&folder, options.address, options.shards, options.audit_log.as_deref(), &clock)
-            .await?;
+    let (observers, serving) = match options.only {
+        Some(Part::Apiserver) => (options.observers.clone().unwrap_or_else(MakeObservers::none), None),
+        None => {
+            let store = RenderStore::in_folder(&folder.render_store()?)?;
+            let (observers, serving) = proxied::within(store, clock.now()).await?;
+            (observers, Some(serving))
+        }
+    };
+    let control_plane = ControlPlane::start(&folder, &options, &observers, &clock).await?;
     let sandbox = match options.sandbox.as_slice() {
         [] => None,
         names => Some(sandbox::start(names, &folder.sandbox()?, READY_AFTER, None, 0, &clock).await?),
@@ -81,7 +92,7 @@ pub(crate) async fn start(options: Options, clock: Arc<dyn Clock>) -> anyhow::Re
     let ended = Shutdown::new();
     let tasks = match options.only {
         Some(Part::Apiserver) => None,
-        None => Some(controllers(&folder, &options, clock, shutdown.clone()).await?),
+        None => Some(controllers(&folder, &options, serving, clock, shutdown.clone()).await?),
     };
     let (until, tell) = (shutdown.clone(), ended.clone());
     let controllers = tokio::spawn(async move {
@@ -101,6 +112,7 @@ pub(crate) async fn start(options: Options, clock: Arc<dyn Clock>) -> anyhow::Re
 async fn controllers(
     folder: &DataDir,
     options: &Options,
+    serving: Option<Serving>,
     clock: Arc<dyn Clock>,
     shutdown: Shutdown,
 ) -> anyhow::Result<Supervisor> {
@@ -163,6 +175,7 @@ async fn controllers(
             shards: observer_shards,
             cache_scope: CacheScope::Everything,
             controllers: None,
+            serving,
             metrics: Metrics::default(),
             clock,
             readiness: Readiness::default(),
@@ -225,6 +238,7 @@ pub(crate) async fn run(
         shards: arguments.shards.shards,
         only: arguments.only,
         audit_log: arguments.audit.audit_log_path.clone(),
+        observers: None,
     };
     serve(options, clock, shutdown).await
 }

@@ -253,6 +253,7 @@ impl World {
             return Ok(world);
         }
         tokio::spawn(convoy_observer::run(ObserverOptions {
+            serving: None,
             client: world.host.clone(),
             identity: identity("observer", 0),
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),

@@ -106,6 +106,7 @@ impl World {
 
     pub(crate) fn start_observer(&mut self) {
         self.observer = Some(tokio::spawn(convoy_observer::run(ObserverOptions {
+            serving: None,
             client: self.client.clone(),
             identity: identity("observer"),
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),

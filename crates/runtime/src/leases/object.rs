@@ -92,6 +92,7 @@ pub(super) fn build(
         note(annotation::ASSIGNMENT, member.assignment.clone());
         note(annotation::RENEW_INTERVAL, member.renew_interval.map(|span| span.as_millis().to_string()));
         note(annotation::STATE, Some(member.state.as_str().to_owned()));
+        note(annotation::ADDRESS, settings.advertised.clone());
     }
     let mut labels = old.labels.unwrap_or_default();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
@@ -127,6 +128,29 @@ pub(super) fn build(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_lease_says_where_its_replica_is_asked_and_a_shard_lease_does_not() {
+        let settings = Settings { advertised: Some("10.0.0.7:8443".to_owned()), ..settings() };
+        let base = stored("x", &json!({annotation::ADDRESS: "old:1"}), &Value::Null);
+        let lease =
+            |key, member| Lease { key, member, ..read(&stored("convoy-cm-shard-1", &json!({}), &json!({}))) };
+        let member =
+            MemberInfo { shards: None, assignment: None, renew_interval: None, state: MemberState::Acting };
+        let member = lease(LeaseKey::Member("cm-0".into()), Some(member));
+        let address = |settings: &Settings, lease| {
+            let built = build(settings, "n", lease, Some(base.clone()));
+            built.metadata.annotations.unwrap().get(annotation::ADDRESS).cloned()
+        };
+        assert_eq!(address(&settings, &member).as_deref(), Some("10.0.0.7:8443"));
+        assert_eq!(
+            address(&self::settings(), &member),
+            None,
+            "one that is not asked any more does not say where"
+        );
+        let shard = build(&settings, "n", &lease(LeaseKey::Shard(1), None), None);
+        assert!(!shard.metadata.annotations.unwrap().contains_key(annotation::ADDRESS));
+    }
 
     fn settings() -> Settings {
         Settings::new(ProcessKind::ControllerManager, "cm-0", "boot-1")

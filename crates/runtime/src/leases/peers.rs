@@ -51,6 +51,20 @@ impl Inner {
 }
 
 impl PeerLeases {
+    /// What a list would show in which one shard has a live holder; for tests.
+    pub fn of(shard: u32, holder: &str) -> Self {
+        let seen = Seen {
+            uid: String::new(),
+            version: 1,
+            holder: Some(holder.to_owned()),
+            duration: Duration::MAX,
+            changed: Moment::default(),
+        };
+        let inner =
+            Inner { first: Some(Moment::default()), seen: [(shard, seen)].into(), ..Inner::default() };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
     /// For how long the shard's lease has had no live holder; zero when it has one, none when no list was
     /// read yet. What was not there before this process looked counts from its first look.
     pub fn unowned_for(&self, shard: u32) -> Option<Duration> {

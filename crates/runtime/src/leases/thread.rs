@@ -66,6 +66,7 @@ pub enum LeasesError {
 pub struct Leases {
     shards: Shards,
     peers: PeerLeases,
+    own: PeerLeases,
     ended: oneshot::Receiver<Result<Ended, LeasesError>>,
 }
 
@@ -82,17 +83,18 @@ pub fn start_leases(options: LeaseOptions) -> Result<Leases, LeasesError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LeasesError::Thread)?;
     let (tell, ended) = oneshot::channel();
     let table = shards.clone();
-    let other = peers.clone();
+    let own = PeerLeases::default();
+    let seen = (own.clone(), peers.clone());
     std::thread::Builder::new()
         .name(format!("leases-{}", options.settings.process.as_str()))
         .spawn(move || {
             // When this panics, `tell` is dropped, which tells as much.
-            let outcome = runtime.block_on(run(options, table, other, metrics));
+            let outcome = runtime.block_on(run(options, table, seen, metrics));
             let _ = tell.send(outcome);
             runtime.shutdown_background();
         })
         .map_err(LeasesError::Thread)?;
-    Ok(Leases { shards, peers, ended })
+    Ok(Leases { shards, peers, own, ended })
 }
 
 impl Leases {
@@ -104,6 +106,11 @@ impl Leases {
     /// The shard leases of the other process kind.
     pub fn peers(&self) -> PeerLeases {
         self.peers.clone()
+    }
+
+    /// The shard leases of this process kind.
+    pub fn own(&self) -> PeerLeases {
+        self.own.clone()
     }
 
     /// Waits until the loop has ended.
@@ -127,7 +134,7 @@ impl Leases {
 async fn run(
     options: LeaseOptions,
     shards: Shards,
-    other: PeerLeases,
+    (own, other): (PeerLeases, PeerLeases),
     metrics: LeaseMetrics,
 ) -> Result<Ended, LeasesError> {
     let LeaseOptions {
@@ -142,7 +149,6 @@ async fn run(
         ..
     } = options;
     let client = host_client(kubeconfig.as_deref(), &identity).await?;
-    let own = PeerLeases::default();
     let leases = Arc::new(KubeLeases::new(
         client.clone(),
         &namespace,

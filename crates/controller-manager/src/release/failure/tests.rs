@@ -1,4 +1,4 @@
-use convoy_api::FailurePolicy;
+use convoy_api::{FailurePolicy, Release, RollbackRequest, annotation};
 
 use super::*;
 

@@ -1,0 +1,109 @@
+use std::num::NonZeroU32;
+
+use convoy_api::{PreviewChange, PreviewObject};
+use convoy_runtime::{OwnedShards, ProcessIdentity, RealClock};
+use http::{Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn only_previews_of_releases_are_asked_for() {
+    let base = "/apis/convoy.kumodo.io/v1alpha1/namespaces";
+    assert_eq!(asked_for(&format!("{base}/team/releases/web/preview")), Some(StoreKey::new("team", "web")));
+    for path in
+        ["/team/releases/web", "/team/clusters/web/preview", "/team/releases/web/preview/x", "/preview"]
+    {
+        assert_eq!(asked_for(&format!("{base}{path}")), None, "{path}");
+    }
+}
+
+#[test]
+fn an_answer_is_bounded_and_says_what_it_leaves_out() {
+    let object = |text: &str| PreviewObject { name: text.to_owned(), ..PreviewObject::default() };
+    let many = ReleasePreview { objects: vec![object("a"); MOST_OBJECTS + 5], ..ReleasePreview::default() };
+    let cut = bounded(many);
+    assert_eq!((cut.objects.len(), cut.omitted_objects), (MOST_OBJECTS, 5));
+    assert!(cut.remarks[0].starts_with("5 objects were left out"), "{:?}", cut.remarks);
+    let change = PreviewChange { after: "x".repeat(100_000), ..PreviewChange::default() };
+    let heavy = PreviewObject { changes: vec![change; 100], ..object("a") };
+    let cut = bounded(ReleasePreview { objects: vec![heavy], ..ReleasePreview::default() });
+    assert_eq!((cut.objects.len(), cut.objects[0].omitted_changes, cut.omitted_objects), (1, 100, 0));
+    let cut =
+        bounded(ReleasePreview { objects: vec![object(&"x".repeat(MOST_BYTES))], ..Default::default() });
+    assert_eq!((cut.objects.len(), cut.omitted_objects), (0, 1));
+}
+
+fn release(name: &str, cluster: &str) -> Release {
+    let release = json!({
+        "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release",
+        "metadata": {"name": name, "namespace": "team", "uid": "u"},
+        "spec": {"clusterRef": {"name": cluster}, "source": {"git": {"repositoryRef": {"name": "apps"}}}},
+    });
+    decode(&release).unwrap()
+}
+
+/// An observer with the Release `web` in its cache.
+fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Previews {
+    let service =
+        tower::service_fn(|_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) });
+    let stores = Stores {
+        releases: Store::of([release("web", "prod")]),
+        inventories: Store::of([]),
+        clusters: Store::of([]),
+        repositories: Store::of([]),
+        helm_registries: Store::of([]),
+        oci_registries: Store::of([]),
+    };
+    let identity = ProcessIdentity { process: "observer", replica_id: "obs-0".to_owned() };
+    let owned = Owned { shards, looked: LookedShards::of(looked), own };
+    let store = RenderStore::open("memory://").unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    Previews::new(kube::Client::new(service, "default"), identity, stores, store, owned, clock)
+}
+
+async fn asked(observer: &Previews, method: Method, name: &str, body: &Value) -> (u16, Value) {
+    let path = format!("/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/{name}/preview");
+    let body = if body.is_null() { Default::default() } else { body.to_string().into() };
+    let answer = observer.answer(ProxiedRequest { method, path, body }).await;
+    (answer.code.as_u16(), serde_json::from_slice(&answer.body).unwrap())
+}
+
+#[tokio::test]
+async fn sc47_sc49_an_observer_answers_from_its_cache_and_names_the_owner() {
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let count = NonZeroU32::new(8).unwrap();
+    let shard = Shards::new(count, Arc::clone(&clock)).shard_of("team", "prod");
+    let other = observer(
+        Shards::new(count, Arc::clone(&clock)),
+        OwnedShards::new(),
+        Some(PeerLeases::of(shard, "obs-1")),
+    );
+    let (code, said) = asked(&other, Method::GET, "web", &Value::Null).await;
+    let message =
+        format!("the observer obs-0 does not own the Release team/web; obs-1 owns its shard {shard}");
+    assert_eq!((code, &said["reason"], &said["message"]), (404, &json!("NotFound"), &json!(message)));
+    assert_eq!(said["details"]["causes"][0]["message"], "obs-1");
+    let (code, said) = asked(&other, Method::GET, "new", &Value::Null).await;
+    assert_eq!(code, 404, "{said}");
+    assert!(said["message"].as_str().unwrap().ends_with("or does not know it yet"), "{said}");
+
+    // Of the owner, the Release that the cache has; and one that nobody has, when it is given.
+    let all = Shards::all(count, clock);
+    let looked: OwnedShards = all.owned().iter().map(|(shard, epoch)| (*shard, *epoch)).collect();
+    let owner = observer(all.clone(), looked, None);
+    let (code, said) = asked(&owner, Method::GET, "web", &Value::Null).await;
+    assert_eq!((code, &said["kind"], &said["cluster"]), (200, &json!("ReleasePreview"), &json!("prod")));
+    let problem = said["problems"][0]["message"].as_str().unwrap();
+    assert!(problem.starts_with("there is no Cluster team/prod"), "{said}");
+    let given = serde_json::to_value(release("new", "edge")).unwrap();
+    let (code, said) = asked(&owner, Method::POST, "new", &given).await;
+    assert_eq!((code, &said["cluster"]), (200, &json!("edge")), "{said}");
+    assert_eq!(asked(&owner, Method::POST, "new", &json!({"spec": 1})).await.0, 400);
+
+    // A shard that was not looked at yet is not answered for.
+    let fresh = observer(all, OwnedShards::new(), None);
+    let (code, said) = asked(&fresh, Method::GET, "web", &Value::Null).await;
+    assert_eq!((code, &said["details"]["retryAfterSeconds"]), (503, &json!(1)), "{said}");
+}
