@@ -281,8 +281,9 @@ mod tests {
     #[test]
     fn a_preview_is_read_as_it_was_written() {
         let mut counts = PreviewCounts::default();
-        [PreviewAction::Create, PreviewAction::RunHook, PreviewAction::Create]
-            .map(|action| counts.add(action));
+        for action in [PreviewAction::Create, PreviewAction::RunHook, PreviewAction::Create] {
+            counts.add(action);
+        }
         assert_eq!(counts.to_string(), "2 to create, 1 hook to run");
         let object =
             PreviewObject { action: PreviewAction::RunHook, name: "a".to_owned(), ..Default::default() };

@@ -132,7 +132,7 @@ impl Walk<'_> {
         match (before, after) {
             (Some(before), Some(after)) if before == after => {}
             (Some(before @ Value::Object(_)), Some(after @ Value::Object(_))) => {
-                self.fields(path, before, after)
+                self.fields(path, before, after);
             }
             (Some(Value::Array(before)), Some(Value::Array(after))) => self.items(path, before, after),
             (before, after) => self.tell(path, before, after),
