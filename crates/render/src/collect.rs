@@ -198,10 +198,7 @@ fn age(now: Timestamp, written: Timestamp) -> Duration {
 }
 
 /// Adds the artifacts that referenced requests to registries came to.
-async fn follow_sources<S: Shelf>(
-    shelf: &S,
-    references: &mut References,
-) -> Result<(), object_store::Error> {
+async fn follow_sources<S: Shelf>(shelf: &S, references: &mut References) -> Result<(), object_store::Error> {
     let sources: Vec<Digest> = references.sources.iter().copied().collect();
     let found = futures::stream::iter(sources)
         .map(|digest| async move {

@@ -40,10 +40,10 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use bytes::Bytes;
-    use convoy_api::Artifact;
     use super::*;
     use crate::References;
+    use bytes::Bytes;
+    use convoy_api::Artifact;
 
     #[tokio::test]
     async fn what_was_resolved_is_known_while_its_artifact_is_there() {
@@ -58,9 +58,7 @@ mod tests {
         assert_eq!(store.kept(&key).await.unwrap(), Some(kept.clone()));
 
         // A request that is referenced keeps what it came to.
-        let collect = async |references| {
-            store.collect(references, Duration::ZERO, &|| true).await.unwrap()
-        };
+        let collect = async |references| store.collect(references, Duration::ZERO, &|| true).await.unwrap();
         for _ in 0..2 {
             let mut references = References::default();
             references.add_source(&key);

@@ -312,7 +312,8 @@ impl RenderStore {
     }
 
     pub(crate) async fn get(&self, name: &Path, want: Option<&str>) -> Result<Option<Bytes>, StoreError> {
-        let found = find(&self.objects, name).await.map_err(|source| failed("read", name.as_ref(), source))?;
+        let found =
+            find(&self.objects, name).await.map_err(|source| failed("read", name.as_ref(), source))?;
         let Some(blob) = found else { return Ok(None) };
         let opened = tokio::task::spawn_blocking(move || blob::open(&blob, MAX_PAYLOAD_BYTES)).await;
         let opened =
@@ -435,7 +436,11 @@ mod tests {
             assert_eq!(first, Collected { set_aside: 2, kept: 2, ..Collected::default() });
             // Whoever asks for what lies aside gets it, and it is back.
             assert!(store.render(&dropped_key).await.unwrap().is_some());
-            assert_eq!(collect(&live, Duration::ZERO).await.deleted, 2, "the artifact, and the copy of the bundle");
+            assert_eq!(
+                collect(&live, Duration::ZERO).await.deleted,
+                2,
+                "the artifact, and the copy of the bundle"
+            );
             assert!(store.touch_bundle(&dropped).await.unwrap());
             assert!(store.artifact(drop.digest(), "r").await.unwrap().is_none());
             assert!(!store.has_artifact(drop.digest()).await.unwrap());

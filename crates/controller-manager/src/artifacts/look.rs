@@ -80,30 +80,17 @@ impl Artifacts {
         }
     }
 
-    /// The name under which the store keeps what something came to: all that may make a difference to it.
+    /// The name under which the store keeps what something came to.
     fn store_key(&self, wanted: &Wanted) -> Option<String> {
-        let (registry, parts) = match wanted {
-            Wanted::Chart { registry, chart, version } => {
-                let found = self.registries.get(registry);
-                let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
-                let version = version.clone().unwrap_or_default();
-                (registry, ["helm".to_owned(), url, chart.clone(), version])
+        let url = match wanted {
+            Wanted::Chart { registry, .. } | Wanted::AnyChart { registry } => {
+                self.registries.get(registry).map(|found| found.spec.url.clone())
             }
-            Wanted::Artifact { registry, source } => {
-                let found = self.oci_registries.get(registry);
-                let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
-                let named = format!("{:?} {:?} {:?}", source.tag, source.semver, source.digest);
-                (registry, ["oci".to_owned(), url, source.repository.clone(), named])
+            Wanted::Artifact { registry, .. } | Wanted::AnyArtifact { registry } => {
+                self.oci_registries.get(registry).map(|found| found.spec.url.clone())
             }
-            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return None,
         };
-        let mut hash = Sha256::new();
-        for part in [&registry.namespace, &registry.name].into_iter().chain(&parts) {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(format!("sha256:{hex}"))
+        source_key(wanted, &url.unwrap_or_default())
     }
 
     /// Puts what was fetched into the store.
@@ -150,6 +137,29 @@ pub(super) fn failed(error: &FetchError, interval: Duration) -> Looked {
 pub(super) fn not_ready(message: String) -> Looked {
     let trouble = Unresolved { reason: reason::DEPENDENCY_NOT_READY, message, is_terminal: false };
     Looked::Failed { trouble, next: Next::Done }
+}
+
+/// The name under which the store keeps what something came to: all that may make a difference to it, with the URL of the
+/// registry.
+pub(crate) fn source_key(wanted: &Wanted, url: &str) -> Option<String> {
+    let url = url.to_owned();
+    let (registry, parts) = match wanted {
+        Wanted::Chart { registry, chart, version } => {
+            (registry, ["helm".to_owned(), url, chart.clone(), version.clone().unwrap_or_default()])
+        }
+        Wanted::Artifact { registry, source } => {
+            let named = format!("{:?} {:?} {:?}", source.tag, source.semver, source.digest);
+            (registry, ["oci".to_owned(), url, source.repository.clone(), named])
+        }
+        Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return None,
+    };
+    let mut hash = Sha256::new();
+    for part in [&registry.namespace, &registry.name].into_iter().chain(&parts) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("sha256:{hex}"))
 }
 
 /// What a registry says of itself.

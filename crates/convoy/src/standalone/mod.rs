@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_controller_manager::StoreCollection;
 use convoy_render::RenderStore;
 use convoy_runtime::{CacheScope, Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
@@ -40,6 +41,7 @@ pub(crate) struct Options {
     pub(crate) shards: NonZeroU32,
     pub(crate) only: Option<Part>,
     pub(crate) audit_log: Option<PathBuf>,
+    pub(crate) collection: Option<StoreCollection>,
 }
 
 impl Options {
@@ -52,6 +54,7 @@ impl Options {
             shards: convoy_shard::DEFAULT_SHARD_COUNT,
             only: None,
             audit_log: None,
+            collection: Some(StoreCollection::default()),
         }
     }
 }
@@ -144,6 +147,7 @@ async fn controllers(
                 identity: manager,
                 shards: manager_shards,
                 store,
+                collection: options.collection,
                 scratch_dir: folder.scratch()?,
                 allow_file_urls: true,
                 clock: Arc::clone(&clock),
@@ -225,6 +229,7 @@ pub(crate) async fn run(
         shards: arguments.shards.shards,
         only: arguments.only,
         audit_log: arguments.audit.audit_log_path.clone(),
+        collection: arguments.collection.settings(),
     };
     serve(options, clock, shutdown).await
 }
