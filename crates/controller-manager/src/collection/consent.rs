@@ -117,9 +117,9 @@ mod tests {
             let (held, note) = consent(Some(&first), &odd, at(100), GRACE);
             assert!(matches!(&held, Consent::Held { why: said } if said.contains(why)), "{held:?}");
             // It holds over later collections that find nothing odd.
-            let (held, note) = consent(Some(&note), &seen("a", 20, 0), at(3699), GRACE);
+            let (held, note) = consent(Some(&note), &seen("a", 20, odd.releases), at(3699), GRACE);
             assert!(matches!(&held, Consent::Held { why: said } if said.contains(why)), "{held:?}");
-            assert_eq!(consent(Some(&note), &seen("a", 21, 0), at(3700), GRACE).0, Consent::Given);
+            assert_eq!(consent(Some(&note), &seen("a", 21, odd.releases), at(3700), GRACE).0, Consent::Given);
         }
     }
 
