@@ -261,8 +261,10 @@ async fn case_110_large_objects_are_applied_too_large_ones_are_named_and_records
         );
         // A sandbox has no such limits.
         let refused = if name == "sandbox" { 0 } else { 3 };
-        for (number, (text, words)) in
-            [(&huge, "1048576"), (&annotated, "262144"), (&request, "too large")].into_iter().take(refused).enumerate()
+        for (number, (text, words)) in [(&huge, "1048576"), (&annotated, "262144"), (&request, "too large")]
+            .into_iter()
+            .take(refused)
+            .enumerate()
         {
             let changed = map("small", &format!("changed {number}"));
             world.commit(&[("m/big.yaml", &big), ("m/small.yaml", &changed), ("m/a-too-big.yaml", text)]);

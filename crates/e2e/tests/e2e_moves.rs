@@ -54,7 +54,8 @@ async fn a_release_moves_to_another_namespace_and_another_name() {
     world.patch(&world.releases(), "old", json!({"spec": {"suspend": true}})).await;
     world.says("old", "False/Suspended", "").await;
     world.patch(&world.releases(), "new", adopt).await;
-    world.says("new", "True/Succeeded", "2 objects").await;
+    // The namespace stays the old one's, and with it: it is not empty.
+    world.says("new", "True/Succeeded", "1 object").await;
     world.delete(&world.releases(), "old").await;
     until("the old one is gone", || async { world.releases().get_opt("old").await.unwrap().is_none() }).await;
     assert_eq!(world.uid_of("two", "a").await, uid);

@@ -165,7 +165,7 @@ impl RenderStore {
 
     /// A store in a backend of the caller's choice.
     pub fn in_backend(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects }
+        Self::on(objects)
     }
 
     /// Keeps an artifact under its digest.

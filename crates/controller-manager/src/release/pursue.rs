@@ -376,6 +376,9 @@ impl Releases {
                 is_begun: false,
                 is_rollback: chosen.rollback_to.is_some(),
                 attempt: &attempt,
+                retried: Some(*turn)
+                    .filter(|turn| *turn == Turn::Again)
+                    .and_then(|_| current.failure.as_ref()?.next_time.as_ref().map(|next| next.0)),
             };
             self.deliver(delivery).await?
         };
