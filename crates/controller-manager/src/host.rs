@@ -100,6 +100,19 @@ impl Host {
         Ok(found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()))
     }
 
+    /// The objects of a kind in all namespaces.
+    pub(crate) fn all<K: Kind>(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource_of::<K>())
+    }
+
+    /// The uid of a namespace; none when it does not exist.
+    pub(crate) async fn namespace_uid(&self, namespace: &str) -> Result<Option<String>, ReadError> {
+        let key = StoreKey::new("", namespace);
+        let found = Api::<Namespace>::all(self.client.clone()).get_opt(namespace).await;
+        let found = found.map_err(ReadError::of("Namespace", &key))?;
+        Ok(found.and_then(|found| found.metadata.uid))
+    }
+
     /// The names of all inventories of a Release that there are now, whosever shard they are in.
     pub(crate) async fn inventories_of(
         &self,

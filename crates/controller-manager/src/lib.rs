@@ -9,6 +9,7 @@
 //! | `sources` | the artifact that a Release names, whatever sort of source it comes from |
 //! | `cluster` | keeps contact with a target: client, discovery, conditions |
 //! | `release` | renders, plans, applies, prunes; deletes |
+//! | `collection` | garbage collection of the render store |
 //! | `duties` | which shards' work is this replica's, and in which term it began |
 //! | `follow` | what happens when shards come and go |
 //! | `observers` | shards that no observer holds |
@@ -20,6 +21,7 @@
 
 mod artifacts;
 mod cluster;
+mod collection;
 mod duties;
 mod follow;
 mod git_repository;
@@ -33,5 +35,6 @@ mod source_status;
 mod sources;
 mod targets;
 
+pub use collection::StoreCollection;
 pub use observers::ObserverLeases;
 pub use run::{Options, RunError, run};

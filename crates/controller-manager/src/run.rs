@@ -21,6 +21,7 @@ use kube::Client;
 
 use crate::artifacts::{Artifacts, Wanted};
 use crate::cluster::{Circuits, Clusters, Contacts};
+use crate::collection::{Collector, StoreCollection};
 use crate::duties::Duties;
 use crate::follow::{Follower, Queues, Stores};
 use crate::git_repository::GitRepositories;
@@ -66,6 +67,8 @@ pub struct Options {
     pub observers: Option<ObserverLeases>,
     /// The store of `--render-store-url`.
     pub store: RenderStore,
+    /// When and how it is collected; none when it is not.
+    pub collection: Option<StoreCollection>,
     /// A folder for downloads.
     pub scratch_dir: PathBuf,
     /// Whether GitRepositories may name `file://` URLs: in standalone only.
@@ -177,6 +180,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         release_queue: Arc::clone(&queues.releases),
         clock: Arc::clone(&options.clock),
     });
+    if let Some(settings) = options.collection {
+        let (store, clock) = (store.clone(), Arc::clone(&options.clock));
+        let collector =
+            Collector::new(host.clone(), duties.clone(), store, clock, settings, &options.metrics);
+        tasks.spawn("garbage collection", unfailing(collector.run(shutdown.clone())));
+    }
     let prepared = Preparer::new(host.reader.clone(), store.clone(), Arc::clone(&options.clock));
     let releases = Arc::new(Releases {
         host,

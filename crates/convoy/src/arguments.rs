@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use convoy_controller_manager::StoreCollection;
 
 use crate::objects::arguments as objects;
 
@@ -116,6 +117,8 @@ pub(crate) struct Standalone {
     #[arg(long, value_enum, value_name = "PART")]
     pub(crate) only: Option<Part>,
     #[command(flatten)]
+    pub(crate) collection: Collection,
+    #[command(flatten)]
     pub(crate) audit: Audit,
 }
 
@@ -217,6 +220,8 @@ pub(crate) struct ControllerManager {
     /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
     #[arg(long, value_parser = render_store_url, value_name = "URL")]
     pub(crate) render_store_url: String,
+    #[command(flatten)]
+    pub(crate) collection: Collection,
     /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
     /// takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
@@ -331,6 +336,27 @@ pub(crate) enum ShardAssignment {
     Modulo,
     /// Each shard goes to the replica with the highest score for it: a replica more or less moves few shards.
     Rendezvous,
+}
+
+/// Garbage collection of the render store.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Collection {
+    /// How often the render store is searched for what nothing references any more; 0 for never.
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    pub(crate) render_store_gc_interval: convoy_api::Duration,
+    /// How long what nothing references any more stays in the render store: for this time where it was, and for this
+    /// time set aside. At least 1h, and as old as a backup of the API server may be that you would restore.
+    #[arg(long, value_parser = gc_grace, value_name = "DURATION", default_value = "24h")]
+    pub(crate) render_store_gc_grace: convoy_api::Duration,
+}
+
+impl Collection {
+    /// None when nothing is collected.
+    pub(crate) fn settings(self) -> Option<StoreCollection> {
+        let interval = self.render_store_gc_interval.as_std();
+        let grace = self.render_store_gc_grace.as_std();
+        (!interval.is_zero()).then_some(StoreCollection { interval, grace })
+    }
 }
 
 /// The audit log.
@@ -463,6 +489,14 @@ fn render_store_url(text: &str) -> Result<String, String> {
 
 fn proxy_address(text: &str) -> Result<convoy_runtime::ProxyAddress, String> {
     text.parse().map_err(str::to_owned)
+}
+
+fn gc_grace(text: &str) -> Result<convoy_api::Duration, String> {
+    let grace: convoy_api::Duration = text.parse().map_err(|error| format!("{error}"))?;
+    if grace.as_std() < StoreCollection::SHORTEST_GRACE {
+        return Err("it is less than 1h: what is about to be referenced could be deleted".to_owned());
+    }
+    Ok(grace)
 }
 
 fn log_filter(text: &str) -> Result<String, String> {

@@ -69,6 +69,7 @@ pub(crate) async fn controller_manager(
         cache_scope: cache_scope(arguments.shard_scoped_cache),
         observers: Some(ObserverLeases { leases: leases.peers(), patience }),
         store,
+        collection: arguments.collection.settings(),
         scratch_dir: scratch.path.clone(),
         allow_file_urls: false,
         clock,

@@ -187,3 +187,62 @@ async fn a_chart_with_hooks_and_waves_is_installed_upgraded_and_removed_step_by_
     assert!(world.inventories().list(&ListParams::default()).await.unwrap().items.is_empty());
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_runs_the_hooks_of_the_revision_that_it_goes_back_to_around_its_objects() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let hook = |name: &str, event: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, annotations: {{helm.sh/hook: {event}}}}}\ndata: {{value: {{{{ .Values.value | quote }}}}}}\n"
+        )
+    };
+    let hooks =
+        [hook("before", "pre-rollback"), hook("after", "post-rollback"), hook("upgraded", "post-upgrade")];
+    let files = |value: &'static str| {
+        vec![
+            ("c/Chart.yaml", CHART),
+            ("c/values.yaml", value),
+            ("c/templates/plain.yaml", PLAIN),
+            ("c/templates/before.yaml", hooks[0].as_str()),
+            ("c/templates/after.yaml", hooks[1].as_str()),
+            ("c/templates/upgraded.yaml", hooks[2].as_str()),
+        ]
+    };
+    let mut world = World::start(plane, &files("value: '1'")).await;
+    let spec = json!({"targetNamespace": "web", "createNamespace": true, "apply": {"wait": false}});
+    world.release("c", "c", spec).await;
+    world.says("c", "True/Succeeded", "3 objects").await;
+    world.commit(&files("value: '2'"));
+    until("it is upgraded", || async {
+        let status = world.releases().get("c").await.unwrap().data["status"].clone();
+        status["history"][0]["revision"] == 2 && status["history"][0]["outcome"] == "Succeeded"
+    })
+    .await;
+    world.says("c", "True/Succeeded", "3 objects").await;
+    assert_eq!(world.config_map("web", "upgraded").await, json!({"value": "2"}));
+    for name in ["before", "after"] {
+        assert!(world.config_map("web", name).await.is_null(), "{name} is for rollbacks");
+    }
+
+    let release = world.releases().get("c").await.unwrap();
+    let request = json!({
+        "revision": 1, "generation": release.metadata.generation, "requestedAt": "2026-01-01T00:00:00Z",
+        "insteadOf": release.data["status"]["bundleDigest"],
+    });
+    let ask = json!({"metadata": {"annotations": {"convoy.kumodo.io/rollback": request.to_string()}}});
+    world.patch(&world.releases(), "c", ask).await;
+    let status = world.says("c", "True/RolledBack", "revision 1").await;
+    assert_eq!(status["history"][0]["rollbackTo"], 1);
+    assert_eq!(world.config_map("web", "one").await, json!({"value": "1"}));
+    // They ran once, with the values of that revision, one before and one after the objects; no hook of an upgrade did.
+    let maps = world.api("v1", "ConfigMap", "configmaps", Some("web"));
+    let mut versions = Vec::new();
+    for name in ["before", "one", "two", "after"] {
+        let map = maps.get(name).await.unwrap();
+        assert_eq!(map.data["data"], json!({"value": "1"}), "{name}");
+        versions.push(map.metadata.resource_version.unwrap().parse::<u64>().unwrap());
+    }
+    assert!(versions.is_sorted(), "{versions:?}");
+    assert_eq!(world.config_map("web", "upgraded").await, json!({"value": "2"}));
+    world.stop().await;
+}

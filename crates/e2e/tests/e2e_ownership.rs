@@ -254,6 +254,7 @@ async fn serve(
         observers: None,
         store: convoy_render::RenderStore::in_folder(&folder.join("store")).unwrap(),
         scratch_dir: folder.to_owned(),
+        collection: None,
         allow_file_urls: true,
         clock: Arc::clone(&clock),
         readiness: Readiness::default(),

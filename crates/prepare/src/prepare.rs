@@ -1,6 +1,8 @@
 //! From a source to a bundle.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use convoy_api::{Artifact, ArtifactStatus, Release, ReleaseRender, ValuesKind, reason};
@@ -23,6 +25,11 @@ use crate::{HostReader, ReadError, in_words};
 const BUNDLES: usize = 16 << 20;
 /// Bytes of artifacts that are kept in memory: many Releases are of one.
 const ARTIFACTS: usize = 32 << 20;
+
+/// How long an announcement of a bundle to the store is good for: much less than the shortest grace of a collection.
+const ANNOUNCED_FOR: Duration = Duration::from_secs(60);
+/// Announcements that are kept before those that are too old are let go of.
+const ANNOUNCED: usize = 4096;
 
 /// A bundle ready to be planned.
 #[derive(Debug)]
@@ -62,6 +69,8 @@ pub struct Preparer {
     artifacts: Mutex<Recent<Artifact>>,
     /// The render store's secret for charts' random values.
     secret: OnceCell<Bytes>,
+    /// When bundles were announced to the store, by their digests.
+    announced: Mutex<HashMap<String, Duration>>,
 }
 
 #[derive(Debug)]
@@ -81,6 +90,7 @@ impl Preparer {
             ready: Mutex::new(Recent::new(BUNDLES)),
             artifacts: Mutex::new(Recent::new(ARTIFACTS)),
             secret: OnceCell::new(),
+            announced: Mutex::default(),
         }
     }
 
@@ -309,6 +319,31 @@ impl Preparer {
         let ready = Arc::new(Ready::of(digest.to_owned(), bundle));
         self.put(digest.to_owned(), Arc::clone(&ready), ownership);
         Ok(Some(ready))
+    }
+
+    /// Tells the render store that a bundle is about to be named by a Release, before it is: until then a collection of
+    /// garbage may take it. False when the store has lost it; then it is let go of here, too, and made anew by the next
+    /// [`Preparer::prepare`].
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn announce(&self, digest: &str) -> Result<bool, StoreError> {
+        let now = self.clock.monotonic();
+        let is_recent = |at: &Duration| now.saturating_sub(*at) < ANNOUNCED_FOR;
+        if self.announced.lock().get(digest).is_some_and(is_recent) {
+            return Ok(true);
+        }
+        let is_there = self.store.touch_bundle(digest).await?;
+        let mut announced = self.announced.lock();
+        if is_there {
+            if announced.len() >= ANNOUNCED {
+                announced.retain(|_, at| is_recent(at));
+            }
+            announced.insert(digest.to_owned(), now);
+        } else {
+            self.ready.lock().retain(|held| held.ready.digest != digest);
+        }
+        Ok(is_there)
     }
 
     /// The values that a Release takes from ConfigMaps and Secrets of its namespace.

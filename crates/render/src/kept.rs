@@ -38,12 +38,12 @@ impl RenderStore {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-
-    use bytes::Bytes;
-    use convoy_api::Artifact;
-    use jiff::Timestamp;
+    use std::time::Duration;
 
     use super::*;
+    use crate::References;
+    use bytes::Bytes;
+    use convoy_api::Artifact;
 
     #[tokio::test]
     async fn what_was_resolved_is_known_while_its_artifact_is_there() {
@@ -57,11 +57,18 @@ mod tests {
         store.put_artifact(&artifact).await.unwrap();
         assert_eq!(store.kept(&key).await.unwrap(), Some(kept.clone()));
 
-        let later = Timestamp::from_second(10_000_000_000).unwrap();
-        let live = [artifact.digest().to_owned()].into();
-        assert_eq!(store.collect_garbage(&live, later).await.unwrap().deleted, 0);
-        assert_eq!(store.kept(&key).await.unwrap(), Some(kept));
-        assert_eq!(store.collect_garbage(&Default::default(), later).await.unwrap().deleted, 2);
+        // A request that is referenced keeps what it came to.
+        let collect = async |references| store.collect(references, Duration::ZERO, &|| true).await.unwrap();
+        for _ in 0..2 {
+            let mut references = References::default();
+            references.add_source(&key);
+            assert_eq!(collect(references).await.kept, 2);
+        }
+        assert_eq!(collect(References::default()).await.set_aside, 2);
+        assert_eq!(store.kept(&key).await.unwrap(), Some(kept.clone()), "it is still found");
+        collect(References::default()).await;
+        collect(References::default()).await;
+        collect(References::default()).await;
         assert_eq!(store.kept(&key).await.unwrap(), None);
     }
 }

@@ -5,13 +5,15 @@
 //! clusters with equal inputs render once.
 //!
 //! [`RenderStore`] keeps artifacts and bundles by the digest of their content, and for each render key the
-//! digest of its bundle. It is shared by all replicas; what it loses is fetched or rendered again.
+//! digest of its bundle. It is shared by all replicas; what it loses is fetched or rendered again. What nothing
+//! references is [collected](RenderStore::collect).
 //!
 //! A bundle's objects are as they were rendered: lists are not flattened and namespaces not defaulted,
 //! because that needs to know which kinds the target has (`convoy-plan`).
 
 mod blob;
 mod bundle;
+mod collect;
 mod dependencies;
 mod digest;
 mod entropy;
@@ -22,11 +24,13 @@ mod input;
 mod kept;
 mod manifests;
 mod secrets;
+mod shelf;
 mod store;
 
 pub use bundle::{Bundle, Hook, RenderedObject};
+pub use collect::{Collected, References};
 pub use error::RenderError;
 pub use input::{RenderInput, TargetFacts, ValuesText, render, render_key};
 pub use kept::Kept;
 pub use secrets::SecretValues;
-pub use store::{Collected, OpenStoreError, RenderStore, StoreError};
+pub use store::{OpenStoreError, RenderStore, StoreError};

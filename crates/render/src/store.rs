@@ -1,32 +1,32 @@
-use std::collections::BTreeSet;
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use convoy_api::Artifact;
-use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 
 use crate::blob::{self, BlobError};
 use crate::bundle::Bundle;
+use crate::collect::{Collected, References, Terms, collect};
 use crate::digest::hex_of;
-use crate::kept::Kept;
+use crate::shelf::{Objects, Shelf as _, find, touch};
 
-const ARTIFACTS: &str = "artifacts";
-const BUNDLES: &str = "bundles";
-const RENDERS: &str = "renders";
+pub(crate) const ARTIFACTS: &str = "artifacts";
+pub(crate) const BUNDLES: &str = "bundles";
+pub(crate) const RENDERS: &str = "renders";
 pub(crate) const SOURCES: &str = "sources";
+/// Where a collection notes what the next one has to know.
+const COLLECTION: &str = "collection";
 /// Where the seed of charts' random values is kept.
 const SEED: &str = "seed";
 
 /// Largest artifact or bundle that is kept, uncompressed.
-const MAX_PAYLOAD_BYTES: u64 = 512 << 20;
-/// Deletions of a garbage collection that are under way at once.
-const CONCURRENT_DELETES: usize = 8;
+pub(crate) const MAX_PAYLOAD_BYTES: u64 = 512 << 20;
 
 /// Artifacts and bundles by the digest of their content, and bundles by render key.
 ///
@@ -34,7 +34,7 @@ const CONCURRENT_DELETES: usize = 8;
 /// its digest. Clones share the store.
 #[derive(Debug, Clone)]
 pub struct RenderStore {
-    objects: Arc<dyn ObjectStore>,
+    objects: Objects,
 }
 
 /// Why a store cannot be opened.
@@ -111,17 +111,6 @@ pub enum StoreError {
     },
 }
 
-/// What a garbage collection did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Collected {
-    /// Objects that were deleted.
-    pub deleted: usize,
-    /// Their bytes.
-    pub deleted_bytes: u64,
-    /// Objects that stay.
-    pub kept: usize,
-}
-
 /// The folder of a store's URL; none when the store is in memory.
 fn folder_of(url: &str) -> Result<Option<&str>, OpenStoreError> {
     match url.split_once("://") {
@@ -157,7 +146,11 @@ impl RenderStore {
 
     /// A store that is gone with the process.
     pub fn in_memory() -> Self {
-        Self { objects: Arc::new(InMemory::new()) }
+        Self::on(Arc::new(InMemory::new()))
+    }
+
+    fn on(backend: Arc<dyn ObjectStore>) -> Self {
+        Self { objects: Objects { backend, most_bytes: MAX_PAYLOAD_BYTES } }
     }
 
     /// A store in a folder of this machine.
@@ -167,12 +160,12 @@ impl RenderStore {
         let objects = LocalFileSystem::new_with_prefix(folder)
             .map_err(|source| OpenStoreError::Backend { folder: name(), source })?
             .with_fsync(true);
-        Ok(Self { objects: Arc::new(objects) })
+        Ok(Self::on(Arc::new(objects)))
     }
 
     /// A store in a backend of the caller's choice.
     pub fn in_backend(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects }
+        Self::on(objects)
     }
 
     /// Keeps an artifact under its digest.
@@ -195,11 +188,11 @@ impl RenderStore {
     /// Whether there is an artifact with this digest. It is not read.
     pub async fn has_artifact(&self, digest: &str) -> Result<bool, StoreError> {
         let name = name_of(ARTIFACTS, digest)?;
-        match self.objects.head(&name).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(source) => Err(failed("read", name.as_ref(), source)),
+        let read = |source| failed("read", name.as_ref(), source);
+        if self.objects.has(&name).await.map_err(read)? {
+            return Ok(true);
         }
+        Ok(find(&self.objects, &name).await.map_err(read)?.is_some())
     }
 
     /// Keeps a bundle; returns its digest.
@@ -216,11 +209,11 @@ impl RenderStore {
     pub async fn seed(&self, fresh: [u8; 32]) -> Result<Bytes, StoreError> {
         let name = Path::from(SEED);
         let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.objects.put_opts(&name, fresh.to_vec().into(), once).await {
+        match self.objects.backend.put_opts(&name, fresh.to_vec().into(), once).await {
             Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => {}
             Err(source) => return Err(failed("write", SEED, source)),
         }
-        let found = self.objects.get(&name).await.map_err(|source| failed("read", SEED, source))?;
+        let found = self.objects.backend.get(&name).await.map_err(|source| failed("read", SEED, source))?;
         let seed = found.bytes().await.map_err(|source| failed("read", SEED, source))?;
         if seed.len() < fresh.len() {
             let detail = format!("it has {} bytes instead of {}", seed.len(), fresh.len());
@@ -256,57 +249,45 @@ impl RenderStore {
         Ok(self.bundle(&digest).await?.map(|bundle| (digest, bundle)))
     }
 
-    /// Deletes artifacts and bundles whose digest is not in `live`, and what names an artifact or bundle that is gone,
-    /// but nothing that was written after `before`: it may be about to be named.
-    pub async fn collect_garbage(
+    /// Tells the store that a bundle is about to be referenced, so that no collection deletes it before the reference
+    /// is there. False when there is no such bundle.
+    pub async fn touch_bundle(&self, digest: &str) -> Result<bool, StoreError> {
+        let name = name_of(BUNDLES, digest)?;
+        touch(&self.objects, &name).await.map_err(|source| failed("write", name.as_ref(), source))
+    }
+
+    /// Deletes what is not referenced, in two steps: what is older than `grace` is set aside, where it is still found;
+    /// what lies aside for longer than `grace` is deleted. `references` must have been listed completely, and at most a
+    /// quarter of `grace` may pass from then to the last change: `may_go_on` is asked before each.
+    ///
+    /// # Errors
+    /// A backend that fails ends the collection; the next one goes on.
+    pub async fn collect(
         &self,
-        live: &BTreeSet<String>,
-        before: Timestamp,
+        references: References,
+        grace: Duration,
+        may_go_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Collected, StoreError> {
-        let mut collected = Collected::default();
-        let mut garbage = Vec::new();
-        let mut bundles = BTreeSet::new();
-        for folder in [ARTIFACTS, SOURCES, BUNDLES, RENDERS] {
-            let mut listed = self.objects.list(Some(&Path::from(folder)));
-            while let Some(object) = listed.next().await {
-                let object = object.map_err(|source| failed("list", folder, source))?;
-                let is_old = object.last_modified.timestamp() < before.as_second();
-                let hex = object.location.filename().unwrap_or_default();
-                let digest = format!("sha256:{hex}");
-                let is_live = match folder {
-                    RENDERS => is_old && self.names_one_of(&object, &bundles).await,
-                    SOURCES => is_old && self.is_kept(&object, live).await,
-                    _ => live.contains(&digest),
-                };
-                if is_live || !is_old {
-                    collected.kept += 1;
-                    if folder == BUNDLES {
-                        bundles.insert(digest);
-                    }
-                } else {
-                    garbage.push(object);
-                }
-            }
-        }
-        let deleted: Vec<u64> = futures::stream::iter(garbage)
-            .map(|object| async move { self.delete(&object.location).await.map(|()| object.size) })
-            .buffer_unordered(CONCURRENT_DELETES)
-            .try_collect()
-            .await?;
-        collected.deleted = deleted.len();
-        collected.deleted_bytes = deleted.iter().sum();
-        Ok(collected)
+        let terms = Terms { grace, may_go_on };
+        let collected = collect(&self.objects, references, &terms).await;
+        collected.map_err(|source| failed("collect", "garbage", source))
     }
 
-    async fn names_one_of(&self, object: &ObjectMeta, bundles: &BTreeSet<String>) -> bool {
-        let payload = self.get(&object.location, None).await.ok().flatten();
-        payload.is_some_and(|digest| bundles.contains(String::from_utf8_lossy(&digest).as_ref()))
+    /// What time it is by the store's clock, which tells how old objects are.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.objects.now().await.map_err(|source| failed("read", "the clock", source))
     }
 
-    async fn is_kept(&self, object: &ObjectMeta, live: &BTreeSet<String>) -> bool {
-        let payload = self.get(&object.location, None).await.ok().flatten();
-        let kept = payload.and_then(|payload| serde_json::from_slice::<Kept>(&payload).ok());
-        kept.is_some_and(|kept| live.contains(&kept.artifact.digest))
+    /// What the last collection noted for the next one.
+    pub async fn collection_note(&self) -> Result<Option<Bytes>, StoreError> {
+        let note = self.objects.read(&Path::from(COLLECTION)).await;
+        note.map_err(|source| failed("read", COLLECTION, source))
+    }
+
+    /// Notes what the next collection has to know.
+    pub async fn put_collection_note(&self, note: Vec<u8>) -> Result<(), StoreError> {
+        let written = self.objects.write(&Path::from(COLLECTION), note.into()).await;
+        written.map_err(|source| failed("write", COLLECTION, source))
     }
 
     pub(crate) async fn put(
@@ -326,19 +307,14 @@ impl RenderStore {
         let pack = |detail: String| StoreError::Pack { name: name.to_string(), detail };
         let blob =
             packed.map_err(|error| pack(error.to_string()))?.map_err(|error| pack(error.to_string()))?;
-        let written = self.objects.put(&name, blob.into()).await;
-        written.map(|_| ()).map_err(|source| failed("write", name.as_ref(), source))
+        let written = self.objects.write(&name, blob.into()).await;
+        written.map_err(|source| failed("write", name.as_ref(), source))
     }
 
     pub(crate) async fn get(&self, name: &Path, want: Option<&str>) -> Result<Option<Bytes>, StoreError> {
-        let found = match self.objects.get(name).await {
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            found => found.map_err(|source| failed("read", name.as_ref(), source))?,
-        };
-        if found.meta.size > MAX_PAYLOAD_BYTES {
-            return Err(self.damaged(name, BlobError::TooLarge(MAX_PAYLOAD_BYTES).to_string()).await);
-        }
-        let blob = found.bytes().await.map_err(|source| failed("read", name.as_ref(), source))?;
+        let found =
+            find(&self.objects, name).await.map_err(|source| failed("read", name.as_ref(), source))?;
+        let Some(blob) = found else { return Ok(None) };
         let opened = tokio::task::spawn_blocking(move || blob::open(&blob, MAX_PAYLOAD_BYTES)).await;
         let opened =
             opened.map_err(|error| StoreError::Pack { name: name.to_string(), detail: error.to_string() })?;
@@ -356,10 +332,7 @@ impl RenderStore {
     }
 
     async fn delete(&self, name: &Path) -> Result<(), StoreError> {
-        match self.objects.delete(name).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(failed("delete", name.as_ref(), source)),
-        }
+        self.objects.delete(name).await.map_err(|source| failed("delete", name.as_ref(), source))
     }
 }
 
@@ -388,12 +361,6 @@ mod tests {
     use super::*;
     use crate::bundle::RenderedObject;
     use serde_json::json;
-
-    const LONG_AGO: Timestamp = Timestamp::UNIX_EPOCH;
-
-    fn far_ahead() -> Timestamp {
-        Timestamp::from_second(10_000_000_000).unwrap()
-    }
 
     fn artifact(text: &str) -> Artifact {
         let files =
@@ -440,8 +407,14 @@ mod tests {
         }
     }
 
+    fn references(digests: &[&str]) -> References {
+        let mut references = References::default();
+        digests.iter().for_each(|digest| references.add(digest));
+        references
+    }
+
     #[tokio::test]
-    async fn garbage_goes_and_what_is_named_or_young_stays() {
+    async fn garbage_is_set_aside_then_goes_and_what_is_referenced_young_or_used_stays() {
         let (stores, _dir) = stores();
         for store in stores {
             let (keep, drop) = (artifact("keep"), artifact("drop"));
@@ -452,19 +425,52 @@ mod tests {
             let (kept_key, dropped_key) = (crate::digest::sha256(b"1"), crate::digest::sha256(b"2"));
             store.put_render(&kept_key, &kept).await.unwrap();
             store.put_render(&dropped_key, &dropped).await.unwrap();
-            let live: BTreeSet<_> = [keep.digest().to_owned(), kept.clone()].into();
+            let collect = async |digests: &[&str], grace| {
+                store.collect(references(digests), grace, &|| true).await.unwrap()
+            };
+            let hour = Duration::from_secs(3600);
+            assert_eq!(collect(&[], hour).await, Collected { kept: 4, ..Collected::default() });
 
-            let young = store.collect_garbage(&live, LONG_AGO).await.unwrap();
-            assert_eq!((young.deleted, young.kept), (0, 6));
-            let collected = store.collect_garbage(&live, far_ahead()).await.unwrap();
-            assert_eq!((collected.deleted, collected.kept), (3, 3));
-            assert!(collected.deleted_bytes > 0);
-            assert!(store.artifact(keep.digest(), "r").await.unwrap().is_some());
+            let live = [keep.digest(), kept.as_str()];
+            let first = collect(&live, Duration::ZERO).await;
+            assert_eq!(first, Collected { set_aside: 2, kept: 2, ..Collected::default() });
+            // Whoever asks for what lies aside gets it, and it is back.
+            assert!(store.render(&dropped_key).await.unwrap().is_some());
+            assert_eq!(
+                collect(&live, Duration::ZERO).await.deleted,
+                2,
+                "the artifact, and the copy of the bundle"
+            );
+            assert!(store.touch_bundle(&dropped).await.unwrap());
             assert!(store.artifact(drop.digest(), "r").await.unwrap().is_none());
+            assert!(!store.has_artifact(drop.digest()).await.unwrap());
+
+            assert_eq!(collect(&live, Duration::ZERO).await.set_aside, 1);
+            let back = collect(&[keep.digest(), &kept, &dropped], Duration::ZERO).await;
+            assert_eq!(back, Collected { put_back: 1, kept: 2, ..Collected::default() });
+            assert_eq!(collect(&live, Duration::ZERO).await.set_aside, 1);
+            let last = collect(&live, Duration::ZERO).await;
+            assert_eq!((last.deleted, last.kept), (2, 2), "the bundle and the note of its rendering");
+            assert!(last.deleted_bytes > 0);
+
+            assert!(store.artifact(keep.digest(), "r").await.unwrap().is_some());
             assert!(store.bundle(&dropped).await.unwrap().is_none());
+            assert!(!store.touch_bundle(&dropped).await.unwrap());
             assert!(store.render(&kept_key).await.unwrap().is_some());
             assert!(store.render(&dropped_key).await.unwrap().is_none());
+            assert_eq!(store.seed([1; 32]).await.unwrap(), [1; 32].as_slice());
         }
+    }
+
+    #[tokio::test]
+    async fn a_collection_that_may_not_go_on_changes_nothing() {
+        let store = RenderStore::in_memory();
+        let digest = store.put_bundle(&bundle("x")).await.unwrap();
+        for _ in 0..3 {
+            let collected = store.collect(References::default(), Duration::ZERO, &|| false).await.unwrap();
+            assert_eq!(collected, Collected { is_partial: true, ..Collected::default() });
+        }
+        assert!(store.bundle(&digest).await.unwrap().is_some());
     }
 
     #[tokio::test]

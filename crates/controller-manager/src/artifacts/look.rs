@@ -80,21 +80,17 @@ impl Artifacts {
         }
     }
 
-    /// The name under which the store keeps what something came to: all that may make a difference to it.
+    /// The name under which the store keeps what something came to.
     fn store_key(&self, wanted: &Wanted) -> Option<String> {
-        match wanted {
-            Wanted::Chart { registry, chart, version } => {
-                let found = self.registries.get(registry);
-                let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
-                Some(name_of_chart(registry, &url, chart, version.as_deref()))
+        let url = match wanted {
+            Wanted::Chart { registry, .. } | Wanted::AnyChart { registry } => {
+                self.registries.get(registry).map(|found| found.spec.url.clone())
             }
-            Wanted::Artifact { registry, source } => {
-                let found = self.oci_registries.get(registry);
-                let url = found.map(|found| found.spec.url.clone()).unwrap_or_default();
-                Some(name_of_artifact(registry, &url, source))
+            Wanted::Artifact { registry, .. } | Wanted::AnyArtifact { registry } => {
+                self.oci_registries.get(registry).map(|found| found.spec.url.clone())
             }
-            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => None,
-        }
+        };
+        source_key(wanted, &url.unwrap_or_default())
     }
 
     /// Puts what was fetched into the store.
@@ -141,6 +137,18 @@ pub(super) fn failed(error: &FetchError, interval: Duration) -> Looked {
 pub(super) fn not_ready(message: String) -> Looked {
     let trouble = Unresolved { reason: reason::DEPENDENCY_NOT_READY, message, is_terminal: false };
     Looked::Failed { trouble, next: Next::Done }
+}
+
+/// The name under which the store keeps what something came to: all that may make a difference to it, with the URL of the
+/// registry.
+pub(crate) fn source_key(wanted: &Wanted, url: &str) -> Option<String> {
+    match wanted {
+        Wanted::Chart { registry, chart, version } => {
+            Some(name_of_chart(registry, url, chart, version.as_deref()))
+        }
+        Wanted::Artifact { registry, source } => Some(name_of_artifact(registry, url, source)),
+        Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => None,
+    }
 }
 
 /// What a registry says of itself.

@@ -9,6 +9,8 @@ mod artifact;
 mod chart;
 mod look;
 
+pub(crate) use self::look::source_key;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;

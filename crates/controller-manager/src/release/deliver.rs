@@ -16,6 +16,7 @@ use convoy_plan::{
 };
 use convoy_prepare::{Ready, carries_on, operation, scope};
 use convoy_runtime::StoreKey;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::decide::HealthGate;
@@ -87,6 +88,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) is_begun: bool,
     /// Whether the bundle is an earlier one that is delivered again because a later one failed, or on request.
     pub(crate) is_rollback: bool,
+    /// When it was to be tried again after it had failed: what is waited for has its whole time from then.
+    pub(crate) retried: Option<Timestamp>,
     /// Names the attempt: a hook that failed is run again in another one.
     pub(crate) attempt: &'a str,
 }
@@ -292,6 +295,7 @@ impl Releases {
             return Ok(None);
         }
         let since = progress.since.as_ref().map_or(now, |since| since.0);
+        let since = delivery.retried.map_or(since, |retried| since.max(retried));
         let in_words = |(at, health): &(ObjectRef, Health)| {
             format!("{} is {}: {}", at.key, health.state.as_str(), health.message)
         };
@@ -438,7 +442,7 @@ impl Releases {
         }
         let creates = plan.applies().any(|(_, apply)| apply.may_create());
         if creates {
-            self.late_begin(&id, owned);
+            self.late_begin(&id, owned, before);
         }
         let options = ApplyOptions {
             force: delivery.look.release.spec.conflict_policy() == ConflictPolicy::Force,
@@ -458,7 +462,7 @@ impl Releases {
         }
         let after = plan.settle(before, &report.fates, late);
         if creates {
-            self.late_end(&id, owned, is_answered, &after);
+            self.late_end(&id, owned, is_answered);
         }
         if report.is_success()
             && let Some(progress) = inventory.progress().cloned()
@@ -468,6 +472,9 @@ impl Releases {
         }
         if after != ahead || !inventory.is_progress_stored() {
             self.settle(ownership, inventory, &after, bundle).await?;
+        }
+        if creates {
+            self.late_forget(&id, &after);
         }
         Ok(Some(Carried { report, notes }))
     }

@@ -121,10 +121,10 @@ impl Releases {
                     patience: GOING_PATIENCE,
                     establish_patience: ESTABLISH_PATIENCE,
                 };
-                self.late_begin(work.id, work.ownership);
+                self.late_begin(work.id, work.ownership, &inventory.entries());
                 let made = work.target.make_hook(hook, &options).await;
                 let is_answered = !made.as_ref().is_err_and(|error| error.class.is_unanswered());
-                self.late_end(work.id, work.ownership, is_answered, &inventory.entries());
+                self.late_end(work.id, work.ownership, is_answered);
                 match made {
                     Ok(Made::There(applied)) if hook.ends => {
                         self.record(work, &plan, inventory, &before, Some(there(applied))).await?;

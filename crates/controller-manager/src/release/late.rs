@@ -43,8 +43,35 @@ struct Memory {
     over: Timestamp,
     /// When it was last looked for what they created, in monotonic time.
     looked: Option<Duration>,
+    /// All that the inventory does not know the answers to was sent at once, and answered: only the write that says so
+    /// is missing.
+    is_answered: bool,
+    /// Nothing was unanswered before the requests that are being sent, or were sent last.
+    is_alone: bool,
     /// Requests are being sent now; still so in the next look when this one was broken off.
     is_sending: bool,
+}
+
+impl Memory {
+    fn begin(&mut self, was_concerned: bool, fresh: Memory) {
+        // Entries that were answered, and could not be stored as such, are no trouble.
+        let is_alone = !was_concerned || (self.is_answered && !self.is_sending);
+        if self.is_sending || is_alone {
+            *self = fresh;
+        }
+        self.is_alone = is_alone;
+        self.is_answered = false;
+        self.is_sending = true;
+    }
+
+    fn end(&mut self, is_answered: bool, fresh: Memory) {
+        if is_answered {
+            self.is_sending = false;
+            self.is_answered = self.is_alone;
+        } else {
+            *self = fresh;
+        }
+    }
 }
 
 impl LateMemory {
@@ -89,6 +116,9 @@ impl Releases {
             if memory.is_sending {
                 *memory = fresh;
             }
+            if memory.is_answered {
+                return LateWrites::Over;
+            }
             LateWrites::judge(memory.sent, memory.looked, now)
         })
     }
@@ -106,34 +136,18 @@ impl Releases {
     }
 
     /// Requests are about to be sent that may stay without an answer.
-    pub(crate) fn late_begin(&self, id: &InventoryId, ownership: &Arc<dyn Ownership>) {
-        self.with_late(id, ownership, |memory, fresh| {
-            if memory.is_sending {
-                *memory = fresh;
-            }
-            memory.is_sending = true;
-        });
+    /// `before` is the inventory before they were written ahead.
+    pub(crate) fn late_begin(&self, id: &InventoryId, ownership: &Arc<dyn Ownership>, before: &[Entry]) {
+        let was_concerned = is_concerned(before);
+        self.with_late(id, ownership, |memory, fresh| memory.begin(was_concerned, fresh));
     }
 
-    /// They were sent; `is_answered` when each had its answer. `entries` is the inventory now.
-    pub(crate) fn late_end(
-        &self,
-        id: &InventoryId,
-        ownership: &Arc<dyn Ownership>,
-        is_answered: bool,
-        entries: &[Entry],
-    ) {
-        self.with_late(id, ownership, |memory, fresh| {
-            if is_answered {
-                memory.is_sending = false;
-            } else {
-                *memory = fresh;
-            }
-        });
-        self.late_forget(id, entries);
+    /// They were sent; `is_answered` when each had its answer.
+    pub(crate) fn late_end(&self, id: &InventoryId, ownership: &Arc<dyn Ownership>, is_answered: bool) {
+        self.with_late(id, ownership, |memory, fresh| memory.end(is_answered, fresh));
     }
 
-    /// Lets go of what is known when an inventory does not depend on it any more.
+    /// Lets go of what is known when an inventory, as it is stored, does not depend on it any more.
     pub(crate) fn late_forget(&self, id: &InventoryId, entries: &[Entry]) {
         if !is_concerned(entries) {
             self.late.all.lock().remove(&key_of(id));
@@ -155,6 +169,8 @@ impl Releases {
             sent: self.clock.monotonic(),
             over: self.clock.now().saturating_add(longest).unwrap_or(Timestamp::MAX),
             looked: None,
+            is_answered: false,
+            is_alone: false,
             is_sending: false,
         };
         let mut all = self.late.all.lock();
@@ -225,5 +241,53 @@ impl Releases {
             "all objects are gone, but {count} of them may be made once more by requests that were not answered; they \
              are looked for until {over} (set spec.apply.deletionPolicy to Orphan to end at once)"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(sent: u64) -> Memory {
+        Memory {
+            term: (0, 1),
+            uid: "u".to_owned(),
+            sent: Duration::from_secs(sent),
+            over: Timestamp::UNIX_EPOCH,
+            looked: None,
+            is_answered: false,
+            is_alone: false,
+            is_sending: false,
+        }
+    }
+
+    #[test]
+    fn what_was_answered_is_not_waited_for_when_only_its_record_could_not_be_written() {
+        let mut known = memory(0);
+        known.begin(false, memory(10));
+        assert!(known.is_sending && !known.is_answered);
+        known.end(true, memory(11));
+        assert!(known.is_answered && !known.is_sending);
+        // The next look finds the entries that were written ahead, and sends anew.
+        known.begin(true, memory(20));
+        assert!(!known.is_answered && known.is_alone);
+        known.end(false, memory(21));
+        assert!(!known.is_answered);
+        assert_eq!(known.sent, Duration::from_secs(21));
+    }
+
+    #[test]
+    fn what_was_not_answered_before_is_waited_for_although_later_requests_were_answered() {
+        let mut known = memory(0);
+        known.begin(true, memory(10));
+        known.end(true, memory(11));
+        assert!(!known.is_answered);
+        assert_eq!(known.sent, Duration::ZERO);
+        // A look that was broken off while it sent.
+        known.begin(false, memory(30));
+        known.begin(true, memory(40));
+        known.end(true, memory(41));
+        assert!(!known.is_answered);
+        assert_eq!(known.sent, Duration::from_secs(40));
     }
 }

@@ -169,7 +169,36 @@ impl Releases {
                 Turn::First | Turn::Again => {}
             }
         }
+        if let Some(stopped) = self.announce(look, &cluster, &status, digest).await {
+            return Ok(Err(stopped));
+        }
         Ok(Ok((connected, chosen, Pursuit { look, cluster, memory, status, attempt, turn, is_forced })))
+    }
+
+    /// Makes sure that the render store has a bundle that the Release or its inventory is about to name, and keeps it.
+    async fn announce(
+        &self,
+        look: Look<'_>,
+        cluster: &StoreKey,
+        status: &ReleaseStatus,
+        digest: &str,
+    ) -> Option<Stopped> {
+        let inventory = self.cached_inventory(&InventoryId::of(look.release, &cluster.name));
+        let is_named = status.bundle_digest.as_deref() == Some(digest)
+            || status.history.iter().any(|entry| entry.bundle_digest == digest);
+        if is_named && inventory.bundle_digest() == digest {
+            return None;
+        }
+        match self.prepared.announce(digest).await {
+            Ok(true) => None,
+            // It is rendered anew.
+            Ok(false) => Some(Box::new((None, Next::Retry))),
+            Err(error) => {
+                let message = format!("the render store fails: {}", in_words(&error));
+                let reached = Reached::Resolved { reason: reason::STORE_FAILED, message, is_terminal: false };
+                Some(Box::new((Some(reached), Next::Retry)))
+            }
+        }
     }
 
     /// Whether the delivery of a bundle was begun on a cluster.
@@ -347,6 +376,9 @@ impl Releases {
                 is_begun: false,
                 is_rollback: chosen.rollback_to.is_some(),
                 attempt: &attempt,
+                retried: Some(*turn)
+                    .filter(|turn| *turn == Turn::Again)
+                    .and_then(|_| current.failure.as_ref()?.next_time.as_ref().map(|next| next.0)),
             };
             self.deliver(delivery).await?
         };

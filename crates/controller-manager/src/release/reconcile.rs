@@ -136,7 +136,11 @@ impl Releases {
             left.clear();
             let message = "spec.suspend is true; what is on the target stays".to_owned();
             self.write_status(look, &Reached::Suspended { message }).await?;
-            return Ok(Next::Done);
+            // What arrives late was asked for before, and is no part of what is there.
+            return Ok(match self.look_for_late_writes(look).await? {
+                Some(wait) => Next::Wait(wait),
+                None => Next::Done,
+            });
         }
         let finalizers = release.metadata.finalizers.clone().unwrap_or_default();
         if !finalizers.iter().any(|name| name == finalizer::RELEASE) {

@@ -90,7 +90,9 @@ pub(crate) struct BundleFacts {
 impl BundleFacts {
     /// Whether an entry of the history is about this delivery.
     fn is_of(&self, entry: &HistoryEntry) -> bool {
-        entry.bundle_digest == self.digest && entry.rollback_to == self.rollback_to
+        // The same bundle in another namespace is another delivery: going back there goes back to that namespace.
+        let is_there = entry.target_namespace.as_deref().unwrap_or_default() == self.namespace;
+        entry.bundle_digest == self.digest && entry.rollback_to == self.rollback_to && is_there
     }
 }
 

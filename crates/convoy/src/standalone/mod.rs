@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_controller_manager::StoreCollection;
 use convoy_observer::Serving;
 use convoy_render::RenderStore;
 use convoy_runtime::{CacheScope, Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
@@ -44,6 +45,7 @@ pub(crate) struct Options {
     pub(crate) audit_log: Option<PathBuf>,
     /// Whom the apiserver asks when no observer runs beside it.
     pub(crate) observers: Option<MakeObservers>,
+    pub(crate) collection: Option<StoreCollection>,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             only: None,
             audit_log: None,
             observers: None,
+            collection: Some(StoreCollection::default()),
         }
     }
 }
@@ -156,6 +159,7 @@ async fn controllers(
                 identity: manager,
                 shards: manager_shards,
                 store,
+                collection: options.collection,
                 scratch_dir: folder.scratch()?,
                 allow_file_urls: true,
                 clock: Arc::clone(&clock),
@@ -239,6 +243,7 @@ pub(crate) async fn run(
         only: arguments.only,
         audit_log: arguments.audit.audit_log_path.clone(),
         observers: None,
+        collection: arguments.collection.settings(),
     };
     serve(options, clock, shutdown).await
 }

@@ -324,6 +324,7 @@ impl World {
                 shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
                 store,
                 scratch_dir,
+                collection: None,
                 allow_file_urls: true,
                 clock,
                 readiness: Readiness::default(),

@@ -94,6 +94,7 @@ impl World {
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
             store: RenderStore::in_folder(&self.folder.path().join("store")).unwrap(),
             scratch_dir: self.folder.path().to_owned(),
+            collection: None,
             allow_file_urls: true,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             readiness: Readiness::default(),
