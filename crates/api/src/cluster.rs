@@ -24,6 +24,47 @@ pub struct ClusterSpec {
     /// Stop all deliveries to this cluster, and leave what is there as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
+    /// How much convoy asks of the cluster at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ClusterLimits>,
+}
+
+/// How much convoy asks of a cluster at a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterLimits {
+    /// Requests per second, on average, of the controller-manager, and as many of the observer. Default: no limit; the
+    /// cluster's own priority and fairness decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub qps: Option<u32>,
+    /// Requests that may be made at once after a time without any; needs qps. Default: twice qps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 20_000))]
+    pub burst: Option<u32>,
+    /// Releases of the cluster that are worked on at a time. Default: 8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 128))]
+    pub max_concurrent_applies: Option<u32>,
+}
+
+impl ClusterSpec {
+    const DEFAULT_CONCURRENT_APPLIES: u32 = 8;
+    const MOST_CONCURRENT_APPLIES: u32 = 128;
+
+    /// How many requests per second, and how many at once; none for no limit.
+    pub fn rate(&self) -> Option<(u32, u32)> {
+        let limits = self.limits.as_ref()?;
+        // A server without convoy's schema may hold anything.
+        let qps = limits.qps?.max(1);
+        Some((qps, limits.burst.unwrap_or_else(|| qps.saturating_mul(2)).max(1)))
+    }
+
+    /// How many Releases are worked on at a time.
+    pub fn max_concurrent_applies(&self) -> usize {
+        let given = self.limits.as_ref().and_then(|limits| limits.max_concurrent_applies);
+        given.unwrap_or(Self::DEFAULT_CONCURRENT_APPLIES).clamp(1, Self::MOST_CONCURRENT_APPLIES) as usize
+    }
 }
 
 /// Where a kubeconfig is kept.
@@ -80,4 +121,26 @@ pub struct ClusterStatus {
     /// The value of the annotation convoy.kumodo.io/reconcile-at that was last acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_have_defaults_and_bounds() {
+        let spec = |limits: ClusterLimits| ClusterSpec { limits: Some(limits), ..ClusterSpec::default() };
+        assert_eq!(ClusterSpec::default().rate(), None);
+        assert_eq!(ClusterSpec::default().max_concurrent_applies(), 8);
+        let qps = |qps, burst| spec(ClusterLimits { qps, burst, max_concurrent_applies: None }).rate();
+        assert_eq!(qps(Some(5), None), Some((5, 10)));
+        assert_eq!(qps(Some(50), Some(20)), Some((50, 20)));
+        assert_eq!(qps(Some(0), Some(0)), Some((1, 1)));
+        assert_eq!(qps(None, Some(5)), None);
+        let applies = |max_concurrent_applies| {
+            spec(ClusterLimits { max_concurrent_applies, ..ClusterLimits::default() })
+                .max_concurrent_applies()
+        };
+        assert_eq!([applies(Some(0)), applies(Some(3)), applies(Some(u32::MAX))], [1, 3, 128]);
+    }
 }

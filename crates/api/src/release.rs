@@ -225,6 +225,11 @@ pub struct ValuesReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
+    /// Where among the values the content goes, as text, with a path as of Helm's --set: a.b[0].c, with a backslash
+    /// before a dot that belongs to a key. Default: the content is a values.yaml of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub target_path: Option<String>,
     /// Go on without it when the object or the key is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,

@@ -145,7 +145,7 @@ mod tests {
     use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, Transport};
     use convoy_prepare::Preparer;
     use convoy_render::RenderStore;
-    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Shards};
+    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Pacer, Shards};
     use convoy_source::{Fetcher, FetcherOptions};
     use http::{Request, Response};
     use jiff::Timestamp;
@@ -312,7 +312,8 @@ mod tests {
                 let capabilities = Arc::new(Capabilities::default());
                 let made_of = (String::new(), String::new());
                 let bare = target.clone();
-                let connected = Connected { target, bare, capabilities, made_of };
+                let pacer = Pacer::unlimited(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)));
+                let connected = Connected { target, bare, pacer, capabilities, made_of };
                 self.targets.put(cluster.clone(), &connected, &ownership);
                 let cause = Cause::of(&Cluster::default());
                 let contact =

@@ -219,6 +219,10 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
         _ => {}
     }
     name(object, "spec.kubeconfig.secretRef.name", errors);
+    if at(object, "spec.limits.burst").is_some() && at(object, "spec.limits.qps").is_none() {
+        let detail = "needs spec.limits.qps: without it requests have no limit";
+        errors.push(FieldError::forbidden("spec.limits.burst", detail));
+    }
 }
 
 fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
@@ -279,7 +283,27 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["spec.interval", "spec.apply.timeout"] {
         duration(object, field, errors);
     }
+    values_from(object, errors);
     depends_on(object, errors);
+}
+
+/// Values come from objects, and go to places, that can be.
+fn values_from(object: &Value, errors: &mut Vec<FieldError>) {
+    let all = at(object, "spec.render.helm.valuesFrom").and_then(Value::as_array);
+    for (index, reference) in all.into_iter().flatten().enumerate() {
+        let path = format!("spec.render.helm.valuesFrom[{index}]");
+        let field = |name: &str| reference.get(name).and_then(Value::as_str);
+        if let Some(name) = field("name")
+            && let Some(fault) = validation::dns1123_subdomain(name).first()
+        {
+            errors.push(FieldError::invalid(format!("{path}.name"), name, fault.as_str()));
+        }
+        if let Some(place) = field("targetPath")
+            && let Err(error) = convoy_helm::set_text(place, "", &mut convoy_helm::Values::new())
+        {
+            errors.push(FieldError::invalid(format!("{path}.targetPath"), place, error.to_string()));
+        }
+    }
 }
 
 /// Each dependency is named once, is another Release, and can be judged.
@@ -406,6 +430,36 @@ mod tests {
     }
 
     #[test]
+    fn limits_of_a_cluster_are_bounded_and_a_burst_needs_a_rate() {
+        let schema = Structural::new(
+            &convoy_api::kinds().into_iter().find(|info| info.kind == "Cluster").unwrap().schema,
+        )
+        .unwrap();
+        let faults = |limits: Value| {
+            let spec = json!({"inCluster": true, "limits": limits});
+            let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+            let mut found: Vec<String> = schema.validate(&object).iter().map(ToString::to_string).collect();
+            found.extend(super::tests::faults("Cluster", spec));
+            found
+        };
+        assert!(faults(json!({"qps": 5, "burst": 1, "maxConcurrentApplies": 1})).is_empty());
+        for (limits, path) in [
+            (json!({"qps": 0}), "spec.limits.qps: "),
+            (json!({"qps": -1}), "spec.limits.qps: "),
+            (json!({"qps": 1_000_000}), "spec.limits.qps: "),
+            (json!({"qps": 1.5}), "spec.limits.qps: "),
+            (json!({"qps": 1, "burst": 0}), "spec.limits.burst: "),
+            (json!({"qps": 1, "burst": 1_000_000}), "spec.limits.burst: "),
+            (json!({"burst": 5}), "spec.limits.burst: Forbidden: needs spec.limits.qps"),
+            (json!({"maxConcurrentApplies": 0}), "spec.limits.maxConcurrentApplies: "),
+            (json!({"maxConcurrentApplies": 1000}), "spec.limits.maxConcurrentApplies: "),
+        ] {
+            let found = faults(limits.clone());
+            assert!(found.len() == 1 && found[0].starts_with(path), "{limits}: {found:?}");
+        }
+    }
+
+    #[test]
     fn a_release_has_one_source_and_stays_inside_it() {
         let spec = json!({"clusterRef": {"name": "A"}, "source": {}, "render": {"helm": {}, "manifests": {}}, "interval": "soon"});
         let faults_found = faults("Release", spec);
@@ -414,6 +468,31 @@ mod tests {
         assert_eq!(
             faults("Release", climbing),
             ["spec.source.git.path: Invalid value: \"../x\": must not leave the repository"]
+        );
+    }
+
+    #[test]
+    fn values_come_from_and_go_to_what_can_be() {
+        let of = |reference: Value| {
+            let spec = json!({
+                "clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}},
+                "render": {"helm": {"valuesFrom": [reference]}},
+            });
+            faults("Release", spec)
+        };
+        for path in ["a", "a.b[0].c", r"labels.example\.com/x"] {
+            assert!(of(json!({"kind": "Secret", "name": "s", "targetPath": path})).is_empty(), "{path}");
+        }
+        for path in ["a..b", "a=b", "a[", "a[x]", "a,b", "a."] {
+            let found = of(json!({"kind": "Secret", "name": "s", "targetPath": path}));
+            let is_named =
+                |found: &String| found.starts_with("spec.render.helm.valuesFrom[0].targetPath: Invalid");
+            assert!(found.len() == 1 && found.iter().all(is_named), "{path}: {found:?}");
+        }
+        let found = of(json!({"kind": "Secret", "name": "../other/s"}));
+        assert!(
+            found.len() == 1 && found[0].starts_with("spec.render.helm.valuesFrom[0].name: "),
+            "{found:?}"
         );
     }
 
