@@ -25,7 +25,7 @@ mod rollback;
 mod schema;
 
 pub use artifact::{Artifact, tree_digest};
-pub use cluster::{Cluster, ClusterSpec, ClusterStatus, KubeconfigSource, SecretKeyReference};
+pub use cluster::{Cluster, ClusterLimits, ClusterSpec, ClusterStatus, KubeconfigSource, SecretKeyReference};
 pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
 };
@@ -42,7 +42,7 @@ pub use release::{
     ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, FailureAction,
     FailurePolicy, FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender,
     OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus,
-    RollbackStatus, ValuesKind, ValuesReference, WriterStatus,
+    RollbackStatus, ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use crate::condition::Condition;
 use crate::duration::Duration;
 use crate::git_repository::LocalReference;
 use crate::object::kind;
-use crate::schema;
+use crate::{label, schema};
 
 kind! {
     /// What runs on a cluster: objects from a source, rendered and applied, and kept so.
@@ -33,6 +35,12 @@ pub struct ReleaseSpec {
     /// Create the target namespace when it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
+    /// Labels of the target namespace when convoy creates it; one that is there already is left as it is. Only with
+    /// createNamespace: true. Labels of Kubernetes and of convoy are refused, but for pod-security.kubernetes.io with
+    /// the level restricted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub namespace_labels: BTreeMap<String, String>,
     /// How often to look at everything anew, even when nothing changed. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
@@ -323,6 +331,44 @@ pub enum DriftMode {
     Report,
 }
 
+/// Why a namespace that convoy creates may not have a label; none when it may.
+///
+/// Whoever may create a Release is not thereby whoever may say what a namespace's pods are allowed: of the labels with
+/// which Kubernetes means something only those are taken that allow no more than the cluster's default can.
+pub fn namespace_label_fault(key: &str, value: &str) -> Option<&'static str> {
+    const RESERVED: [&str; 2] = ["kubernetes.io", "k8s.io"];
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    if key == label::MANAGED_BY || domain == crate::GROUP || domain.ends_with(".kumodo.io") {
+        return Some("convoy's own");
+    }
+    match domain {
+        // For people, all but the one above.
+        "app.kubernetes.io" => None,
+        "pod-security.kubernetes.io" => {
+            let is_strictest = match key {
+                "pod-security.kubernetes.io/enforce"
+                | "pod-security.kubernetes.io/audit"
+                | "pod-security.kubernetes.io/warn" => value == "restricted",
+                // An older version of a level allows more.
+                "pod-security.kubernetes.io/enforce-version"
+                | "pod-security.kubernetes.io/audit-version"
+                | "pod-security.kubernetes.io/warn-version" => value == "latest",
+                _ => false,
+            };
+            let fault = "may only be restricted, and its version latest: another level may allow more than the \
+                         cluster's default; whoever administers the cluster can set it on the namespace";
+            (!is_strictest).then_some(fault)
+        }
+        domain => {
+            let is_of = |reserved: &&str| {
+                domain == **reserved
+                    || domain.strip_suffix(**reserved).is_some_and(|rest| rest.ends_with('.'))
+            };
+            RESERVED.iter().any(|reserved| is_of(&reserved)).then_some("reserved for Kubernetes")
+        }
+    }
+}
+
 impl ReleaseSpec {
     const DEFAULT_INTERVAL: Duration = Duration::from_secs(600);
     const DEFAULT_APPLY_TIMEOUT: Duration = Duration::from_secs(300);
@@ -590,4 +636,41 @@ pub enum Outcome {
     Failed,
     /// A newer revision came before it ended.
     Superseded,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_may_not_weaken_what_a_namespace_allows() {
+        for (key, value) in [
+            ("team", "web"),
+            ("example.com/cost-centre", "7"),
+            ("istio-injection", "enabled"),
+            ("notkubernetes.io/x", ""),
+            ("app.kubernetes.io/part-of", "shop"),
+            ("pod-security.kubernetes.io/enforce", "restricted"),
+            ("pod-security.kubernetes.io/warn-version", "latest"),
+        ] {
+            assert_eq!(namespace_label_fault(key, value), None, "{key}");
+        }
+        for (key, value) in [
+            ("pod-security.kubernetes.io/enforce", "privileged"),
+            ("pod-security.kubernetes.io/enforce", "baseline"),
+            ("pod-security.kubernetes.io/enforce", "Restricted"),
+            ("pod-security.kubernetes.io/enforce", ""),
+            ("pod-security.kubernetes.io/enforce-version", "v1.20"),
+            ("pod-security.kubernetes.io/exempt", "restricted"),
+            ("kubernetes.io/metadata.name", "kube-system"),
+            ("k8s.io/x", ""),
+            ("node.kubernetes.io/x", ""),
+            ("a.b.k8s.io/x", ""),
+            ("app.kubernetes.io/managed-by", "convoy"),
+            ("convoy.kumodo.io/release-uid", "1"),
+            ("x.kumodo.io/y", "1"),
+        ] {
+            assert!(namespace_label_fault(key, value).is_some(), "{key}: {value}");
+        }
+    }
 }

@@ -159,8 +159,10 @@ fn limits_of_a_cluster_hold_and_change_without_a_restart() {
         (0..8).map(|n| (format!("m/{n}.yaml"), config_map(&format!("m{n}")))).collect();
     let files: Vec<(&str, &str)> = maps.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let Some(stage) = Stage::set(&files) else { return };
-    let of = |limits: Value| json!({"apiVersion": API, "kind": "Cluster", "metadata": {"name": "c"},
-        "spec": {"kubeconfig": {"secretRef": {"name": "k"}}, "limits": limits}});
+    let of = |limits: Value| {
+        json!({"apiVersion": API, "kind": "Cluster", "metadata": {"name": "c"},
+        "spec": {"kubeconfig": {"secretRef": {"name": "k"}}, "limits": limits}})
+    };
     for (limits, path) in [
         (json!({"qps": 0}), "spec.limits.qps"),
         (json!({"qps": -5}), "spec.limits.qps"),
@@ -253,8 +255,10 @@ fn a_value_of_a_secret_goes_to_its_path_and_shows_nowhere() {
         from.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
         from
     };
-    let render = |from: Value, values: Value| json!({"render": {"helm": {"valuesFrom": from, "values": values}}});
-    let bad = render(json!([from(json!({})), from(json!({"key": "password", "targetPath": "db..x"}))]), json!({}));
+    let render =
+        |from: Value, values: Value| json!({"render": {"helm": {"valuesFrom": from, "values": values}}});
+    let bad =
+        render(json!([from(json!({})), from(json!({"key": "password", "targetPath": "db..x"}))]), json!({}));
     let refusal = stage.refusal(&Stage::release_of("web", "c", &bad));
     assert!(refusal.contains("spec.render.helm.valuesFrom[1].targetPath"), "{refusal}");
 
@@ -273,4 +277,49 @@ fn a_value_of_a_secret_goes_to_its_path_and_shows_nowhere() {
     assert_eq!(map["data"], json!({"user": "own", "password": PASSWORD, "label": PASSWORD}));
     assert_eq!(release["status"]["notes"], "The password is ***.");
     assert!(!release.to_string().contains("CANARY"), "{release}");
+}
+
+#[test]
+fn a_namespace_that_convoy_creates_has_its_labels_and_another_is_left_alone() {
+    let map = config_map("m");
+    let Some(stage) = Stage::set(&[("m/m.yaml", &map)]) else { return };
+    stage.cluster("default", &json!({}));
+    for (spec, path) in [
+        (json!({"createNamespace": false, "namespaceLabels": {"team": "a"}}), "spec.namespaceLabels"),
+        (
+            json!({"namespaceLabels": {"pod-security.kubernetes.io/enforce": "privileged"}}),
+            "spec.namespaceLabels[pod-security.kubernetes.io/enforce]",
+        ),
+        (
+            json!({"namespaceLabels": {"kubernetes.io/metadata.name": "kube-system"}}),
+            "spec.namespaceLabels[kubernetes.io/metadata.name]",
+        ),
+    ] {
+        let refusal = stage.refusal(&Stage::release_of("new", "m", &spec));
+        assert!(refusal.contains(path), "{refusal}");
+    }
+    stage.target.ok(&["create", "namespace", "old"]);
+    let labels = json!({"team": "a", "tier": "1", "pod-security.kubernetes.io/enforce": "restricted"});
+    for name in ["new", "old"] {
+        stage.release("default", name, "m", &json!({"namespaceLabels": labels}));
+        stage.says("default", name, "True", "Succeeded");
+    }
+    let labels_of = |namespace: &str| {
+        let mut labels =
+            stage.target.object(&["namespace", namespace]).unwrap()["metadata"]["labels"].clone();
+        let own =
+            ["kubernetes.io/metadata.name", "app.kubernetes.io/managed-by", "convoy.kumodo.io/release-uid"];
+        labels.as_object_mut().unwrap().retain(|name, _| !own.contains(&name.as_str()));
+        labels
+    };
+    assert_eq!(labels_of("new"), labels);
+    assert_eq!(labels_of("old"), json!({}));
+    // Kept as every object is, from the first moment.
+    stage.target.ok(&["label", "--overwrite", "namespace", "new", "team=mallory"]);
+    until("the drift is corrected", || (labels_of("new") == labels).then_some(()));
+
+    let fewer = json!({"team": "b", "pod-security.kubernetes.io/enforce": "restricted"});
+    stage.release("default", "new", "m", &json!({"namespaceLabels": fewer}));
+    until("the labels have changed", || (labels_of("new") == fewer).then_some(()));
+    assert_eq!(labels_of("old"), json!({}));
 }

@@ -283,8 +283,26 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["spec.interval", "spec.apply.timeout"] {
         duration(object, field, errors);
     }
+    namespace_labels(object, errors);
     values_from(object, errors);
     depends_on(object, errors);
+}
+
+/// Labels are for a namespace that is created, and allow it no more than it would be allowed without.
+fn namespace_labels(object: &Value, errors: &mut Vec<FieldError>) {
+    const PATH: &str = "spec.namespaceLabels";
+    let Some(labels) = at(object, PATH).and_then(Value::as_object).filter(|labels| !labels.is_empty()) else {
+        return;
+    };
+    if at(object, "spec.createNamespace").and_then(Value::as_bool) != Some(true) {
+        errors.push(FieldError::forbidden(PATH, "needs spec.createNamespace: true"));
+    }
+    errors.extend(validation::labels(&Value::Object(labels.clone()), PATH));
+    for (key, value) in labels {
+        if let Some(fault) = convoy_api::namespace_label_fault(key, value.as_str().unwrap_or_default()) {
+            errors.push(FieldError::forbidden(format!("{PATH}[{key}]"), fault));
+        }
+    }
 }
 
 /// Values come from objects, and go to places, that can be.
@@ -469,6 +487,39 @@ mod tests {
             faults("Release", climbing),
             ["spec.source.git.path: Invalid value: \"../x\": must not leave the repository"]
         );
+    }
+
+    #[test]
+    fn labels_are_for_a_namespace_that_is_created_and_weaken_nothing() {
+        let of = |create: Value, labels: Value| {
+            let mut spec = json!({
+                "clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}},
+                "namespaceLabels": labels,
+            });
+            if !create.is_null() {
+                spec["createNamespace"] = create;
+            }
+            faults("Release", spec)
+        };
+        let good = json!({"team": "a", "pod-security.kubernetes.io/enforce": "restricted"});
+        assert!(of(json!(true), good.clone()).is_empty());
+        for create in [json!(false), Value::Null] {
+            assert!(of(create.clone(), json!({})).is_empty());
+            let want = "spec.namespaceLabels: Forbidden: needs spec.createNamespace: true";
+            assert_eq!(of(create, good.clone()), [want]);
+        }
+        for (key, value) in [
+            ("pod-security.kubernetes.io/enforce", "privileged"),
+            ("pod-security.kubernetes.io/enforce-version", "v1.19"),
+            ("kubernetes.io/metadata.name", "kube-system"),
+            ("convoy.kumodo.io/release-uid", "1"),
+        ] {
+            let found = of(json!(true), json!({key: value}));
+            let path = format!("spec.namespaceLabels[{key}]: Forbidden: ");
+            assert!(found.len() == 1 && found[0].starts_with(&path), "{key}: {found:?}");
+        }
+        assert!(!of(json!(true), json!({"team": "no value"})).is_empty());
+        assert!(!of(json!(true), json!({"-": "a"})).is_empty());
     }
 
     #[test]
