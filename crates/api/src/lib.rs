@@ -25,7 +25,10 @@ mod rollback;
 mod schema;
 
 pub use artifact::{Artifact, tree_digest};
-pub use cluster::{Cluster, ClusterLimits, ClusterSpec, ClusterStatus, KubeconfigSource, SecretKeyReference};
+pub use cluster::{
+    Cluster, ClusterLimits, ClusterReference, ClusterSpec, ClusterStatus, KubeconfigSource,
+    NamespaceRequirement, NamespaceSelector, SecretKeyReference, SelectorOperator,
+};
 pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
 };

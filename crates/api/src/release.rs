@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cluster::ClusterReference;
 use crate::condition::Condition;
 use crate::duration::Duration;
 use crate::git_repository::LocalReference;
@@ -20,8 +21,8 @@ kind! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseSpec {
-    /// The Cluster, in the same namespace, that the objects go to.
-    pub cluster_ref: LocalReference,
+    /// The Cluster that the objects go to.
+    pub cluster_ref: ClusterReference,
     /// Where the objects come from.
     pub source: ReleaseSource,
     /// How the source becomes objects. At most one field is set; when none is, a folder with a Chart.yaml is

@@ -57,10 +57,7 @@ impl ObserverLeases {
             let changed: BTreeSet<u32> = now.symmetric_difference(&missing).copied().collect();
             if !changed.is_empty() {
                 tracing::info!(shards = ?changed, missing = now.len(), "observers went or came");
-                let concerned = releases.filter(|release| {
-                    let namespace = release.metadata.namespace.as_deref().unwrap_or_default();
-                    changed.contains(&shards.shard_of(namespace, &release.spec.cluster_ref.name))
-                });
+                let concerned = releases.filter(|release| changed.contains(&release.shard(&shards)));
                 concerned.iter().for_each(|release| queue.add(store_key(&**release)));
             }
             missing = now;

@@ -14,12 +14,13 @@ use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
-    Readiness, ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
+    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
     WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
 
+use crate::access::Access;
 use crate::artifacts::{Artifacts, Wanted};
 use crate::cluster::{Circuits, Clusters, Contacts};
 use crate::duties::Duties;
@@ -185,6 +186,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         index,
         dependents,
         clusters: stores.clusters.clone(),
+        access: Access::new(
+            options.client.clone(),
+            Arc::clone(&options.clock),
+            shutdown.clone(),
+            stores.releases.clone(),
+            Arc::clone(&queues.releases),
+        ),
         sources: Sources { repositories: stores.repositories.clone(), artifacts: Arc::clone(&artifacts) },
         targets: targets.clone(),
         contacts: contacts.clone(),
@@ -297,8 +305,7 @@ fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<
     let (of_release, of_cluster) = (Arc::clone(&known), Arc::clone(&known));
     let of_a_cluster = ClassLimit {
         class_of: Arc::new(move |key: &StoreKey| {
-            let release = of_release.get()?.0.get(key)?;
-            Some(StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str()))
+            Some(of_release.get()?.0.get(key)?.shard_key())
         }),
         // A target that hangs holds no more slots than this.
         at_a_time: Arc::new(move |cluster: &StoreKey| {
@@ -359,9 +366,7 @@ fn watch(
         }
         queue.add(change.key.clone());
         // A Cluster says how many Releases name it.
-        let named = |release: &Arc<Release>| {
-            StoreKey::new(change.key.namespace.as_str(), release.spec.cluster_ref.name.as_str())
-        };
+        let named = |release: &Arc<Release>| release.shard_key();
         let (old, new) = (change.old.as_ref().map(named), change.new.as_ref().map(named));
         if old != new {
             for cluster in old.into_iter().chain(new) {
@@ -452,11 +457,16 @@ fn watch(
             let status = object.as_ref().and_then(|object| object.status.as_ref());
             status.map(|status| status.conditions.clone())
         };
+        let allowed = |object: &Option<Arc<Cluster>>| {
+            object.as_ref().and_then(|cluster| cluster.spec.allowed_namespaces.clone())
+        };
         let came_or_went = change.old.is_none() || change.new.is_none();
-        if came_or_went || conditions(&change.old) != conditions(&change.new) {
-            wake(&release_queue, &known, &change.key, |release| {
-                release.spec.cluster_ref.name == change.key.name
-            });
+        if came_or_went
+            || conditions(&change.old) != conditions(&change.new)
+            || allowed(&change.old) != allowed(&change.new)
+        {
+            let woken = known.filter(|release| release.shard_key() == change.key);
+            woken.iter().for_each(|release| release_queue.add(store_key(&**release)));
         }
     });
     tasks.spawn("watch of Clusters", unfailing(feed));

@@ -323,3 +323,78 @@ fn a_namespace_that_convoy_creates_has_its_labels_and_another_is_left_alone() {
     until("the labels have changed", || (labels_of("new") == fewer).then_some(()));
     assert_eq!(labels_of("old"), json!({}));
 }
+
+#[test]
+fn a_cluster_of_another_namespace_is_used_only_while_it_lets_that_and_who_may_not_is_not_told_what_is_there() {
+    let map = config_map("m");
+    let Some(stage) = Stage::set(&[("m/m.yaml", &map)]) else { return };
+    for namespace in ["fleet", "web"] {
+        stage.host.ok(&["create", "namespace", namespace]);
+    }
+    stage.kubeconfig("fleet");
+    stage.repository_of("web");
+    stage.cluster("fleet", &json!({"allowedNamespaces": {"matchLabels": {"convoy": "allowed"}}}));
+    let elsewhere = json!({"clusterRef": {"name": "c", "namespace": "fleet"}});
+    let nowhere = json!({"clusterRef": {"name": "d", "namespace": "fleet"}});
+    let bad = json!({"clusterRef": {"name": "c", "namespace": "Fleet"}});
+    let refusal = stage.refusal(&Stage::release_of("bad", "m", &bad));
+    assert!(refusal.contains("spec.clusterRef.namespace"), "{refusal}");
+    stage.release("web", "one", "m", &elsewhere);
+    stage.release("web", "two", "m", &nowhere);
+    let message = |release: &Value| {
+        let conditions = release["status"]["conditions"].as_array().unwrap();
+        let of = |type_: &str| conditions.iter().find(|condition| condition["type"] == type_).cloned();
+        assert_eq!(of("Stalled").unwrap()["status"], "True", "{release}");
+        of("Ready").unwrap()["message"].as_str().unwrap().to_owned()
+    };
+    let one = message(&stage.says("web", "one", "False", "ClusterNotAllowed"));
+    let two = message(&stage.says("web", "two", "False", "ClusterNotAllowed"));
+    assert_eq!(one.replace("Cluster c ", "Cluster d "), two);
+    assert_eq!(stage.requests(), []);
+    let shard = |kind: &str, namespace: &str, name: &str| {
+        let object = stage.host.object(&[kind, name, "-n", namespace]).unwrap();
+        object["metadata"]["labels"]["convoy.kumodo.io/shard"].clone()
+    };
+    assert_eq!(shard("release", "web", "one"), shard("cluster", "fleet", "c"));
+
+    // Both ways to let it: the label of the namespace, and the selector of the Cluster.
+    stage.host.ok(&["label", "namespace", "web", "convoy=allowed"]);
+    stage.says("web", "one", "True", "Succeeded");
+    let there = || stage.target.object(&["configmap", "m", "-n", "one"]);
+    let first = there().unwrap();
+    let inventory = stage.host.object(&["releaseinventory", "one.fleet.c", "-n", "web"]).unwrap();
+    assert_eq!(inventory["spec"]["clusterRef"], json!({"name": "c", "namespace": "fleet"}));
+    assert_eq!(shard("releaseinventory", "web", "one.fleet.c"), shard("cluster", "fleet", "c"));
+    until("the Cluster counts it", || {
+        let cluster = stage.host.object(&["cluster", "c", "-n", "fleet"])?;
+        (cluster["status"]["releases"] == 1).then_some(())
+    });
+    stage.host.ok(&["label", "namespace", "web", "convoy-"]);
+    stage.says("web", "one", "False", "ClusterNotAllowed");
+    let written = stage.requests().len();
+    let revision = || {
+        let source = stage.host.object(&["gitrepository", "r", "-n", "web"]).unwrap();
+        source["status"]["artifact"]["revision"].clone()
+    };
+    let (old, changed) = (revision(), config_map("m").replace("'1'", "'2'"));
+    commit(&stage.repository(), &[("m/m.yaml", &changed)]);
+    until("the source has the change", || (revision() != old).then_some(()));
+    stage.host.ok(&["annotate", "release", "one", "-n", "web", "convoy.kumodo.io/reconcile-at=now"]);
+    stage.says("web", "one", "False", "ClusterNotAllowed");
+    assert_eq!(there().unwrap(), first, "what was delivered stays");
+    assert_eq!(stage.requests().len(), written, "and nothing is written");
+
+    let patch = |spec: &str| {
+        let patch = format!("{{\"spec\":{{\"allowedNamespaces\":{spec}}}}}");
+        stage.host.ok(&["patch", "cluster", "c", "-n", "fleet", "--type=merge", "-p", &patch]);
+    };
+    patch(r#"{"matchLabels":{"convoy":null,"kubernetes.io/metadata.name":"web"}}"#);
+    stage.says("web", "one", "True", "Succeeded");
+    until("the change is there", || (there()?["data"]["a"] == "2").then_some(()));
+    patch("null");
+    stage.says("web", "one", "False", "ClusterNotAllowed");
+    // What it has is removed all the same.
+    stage.host.ok(&["delete", "release", "one", "-n", "web", "--timeout=60s"]);
+    assert_eq!(there(), None);
+    until("the namespace is gone", || stage.target.object(&["namespace", "one"]).is_none().then_some(()));
+}

@@ -56,8 +56,8 @@ impl State {
 
 /// The cluster and the Release that an inventory is of.
 fn place(key: &StoreKey, inventory: &ReleaseInventory) -> (StoreKey, StoreKey) {
-    let beside = |name: &str| StoreKey::new(key.namespace.as_str(), name);
-    (beside(&inventory.spec.cluster_ref.name), beside(&inventory.spec.release_ref.name))
+    let release = StoreKey::new(key.namespace.as_str(), inventory.spec.release_ref.name.as_str());
+    (inventory.shard_key(), release)
 }
 
 struct Connection {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use convoy_api::{GROUP, KindInfo, ReleaseRollback, Scope as ApiScope, VERSION, label};
 use convoy_cel::Expression;
-use convoy_meta::{FieldError, GroupResource, Status, validation};
+use convoy_meta::{FieldError, GroupResource, LabelSelector, Status, validation};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
 use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
@@ -97,11 +97,16 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
     def.selectable_fields = match kind {
         "Release" => vec![
             "spec.clusterRef.name".into(),
+            "spec.clusterRef.namespace".into(),
             "spec.source.git.repositoryRef.name".into(),
             "spec.source.helm.registryRef.name".into(),
             "spec.source.oci.registryRef.name".into(),
         ],
-        "ReleaseInventory" => vec!["spec.clusterRef.name".into(), "spec.releaseRef.name".into()],
+        "ReleaseInventory" => vec![
+            "spec.clusterRef.name".into(),
+            "spec.clusterRef.namespace".into(),
+            "spec.releaseRef.name".into(),
+        ],
         _ => Vec::new(),
     };
     def.server_fields = vec![["metadata", "labels", label::SHARD].map(str::to_owned).to_vec()];
@@ -137,7 +142,7 @@ impl Strategy for ConvoyStrategy {
             "HelmRegistry" | "OCIRegistry" => source(object, &mut errors),
             "Release" => release(object, &mut errors),
             "ReleaseInventory" => {
-                name(object, "spec.clusterRef.name", &mut errors);
+                cluster_reference(object, &mut errors);
                 name(object, "spec.releaseRef.name", &mut errors);
             }
             _ => {}
@@ -183,6 +188,17 @@ fn name(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// A Cluster, perhaps of another namespace.
+fn cluster_reference(object: &Value, errors: &mut Vec<FieldError>) {
+    const NAMESPACE: &str = "spec.clusterRef.namespace";
+    name(object, "spec.clusterRef.name", errors);
+    if let Some(namespace) = at(object, NAMESPACE).and_then(Value::as_str)
+        && let Some(fault) = validation::dns1123_label(namespace).first()
+    {
+        errors.push(FieldError::invalid(NAMESPACE, namespace, fault.as_str()));
+    }
+}
+
 /// Which of the fields below a path are set.
 fn set<'a>(object: &Value, path: &str, fields: &[&'a str]) -> Vec<&'a str> {
     fields.iter().copied().filter(|field| at(object, &format!("{path}.{field}")).is_some()).collect()
@@ -219,6 +235,11 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
         _ => {}
     }
     name(object, "spec.kubeconfig.secretRef.name", errors);
+    if let Some(selector) = at(object, "spec.allowedNamespaces")
+        && let Err(error) = LabelSelector::from_json(selector)
+    {
+        errors.push(FieldError::invalid("spec.allowedNamespaces", selector.clone(), error.to_string()));
+    }
     if at(object, "spec.limits.burst").is_some() && at(object, "spec.limits.qps").is_none() {
         let detail = "needs spec.limits.qps: without it requests have no limit";
         errors.push(FieldError::forbidden("spec.limits.burst", detail));
@@ -258,7 +279,7 @@ fn source(object: &Value, errors: &mut Vec<FieldError>) {
 
 fn release(object: &Value, errors: &mut Vec<FieldError>) {
     const SOURCES: [&str; 3] = ["git", "helm", "oci"];
-    name(object, "spec.clusterRef.name", errors);
+    cluster_reference(object, errors);
     let sources = set(object, "spec.source", &SOURCES);
     if sources.is_empty() {
         errors.push(FieldError::required("spec.source.git", "say where the objects come from"));
@@ -445,6 +466,35 @@ mod tests {
             ["spec.inCluster: Forbidden: may not be true when spec.kubeconfig is set"]
         );
         assert!(faults("Cluster", json!({"inCluster": true})).is_empty());
+    }
+
+    #[test]
+    fn what_a_cluster_lets_is_a_selector_and_a_reference_names_a_namespace() {
+        let of = |selector: Value| faults("Cluster", json!({"inCluster": true, "allowedNamespaces": selector}));
+        let expression = |operator: &str, values: Value| {
+            json!({"matchExpressions": [{"key": "team", "operator": operator, "values": values}]})
+        };
+        for good in [json!({}), json!({"matchLabels": {"team": "a"}}), expression("In", json!(["a"]))] {
+            assert!(of(good.clone()).is_empty(), "{good}");
+        }
+        for bad in [
+            expression("In", json!([])),
+            expression("Exists", json!(["a"])),
+            json!({"matchLabels": {"-": "a"}}),
+            json!({"matchLabels": {"team": "no value"}}),
+        ] {
+            let found = of(bad.clone());
+            assert!(found.len() == 1 && found[0].starts_with("spec.allowedNamespaces: "), "{bad}: {found:?}");
+        }
+        let named = |namespace: &str| {
+            let source = json!({"git": {"repositoryRef": {"name": "g"}}});
+            faults("Release", json!({"clusterRef": {"name": "c", "namespace": namespace}, "source": source}))
+        };
+        assert!(named("fleet").is_empty());
+        for bad in ["a.b", "../x", "A", "a/b"] {
+            let found = named(bad);
+            assert!(found.len() == 1 && found[0].starts_with("spec.clusterRef.namespace: "), "{found:?}");
+        }
     }
 
     #[test]

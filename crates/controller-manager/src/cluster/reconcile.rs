@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use convoy_api::{Cluster, SecretKeyReference, condition_type, find_condition, reason};
 use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, over_client};
-use convoy_runtime::{ConnectError, Next, Pacer, StoreKey, in_cluster_client, store_key, target_client};
+use convoy_runtime::{
+    ConnectError, Next, Pacer, Sharded as _, StoreKey, in_cluster_client, store_key, target_client,
+};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
@@ -85,13 +87,7 @@ impl Clusters {
         ownership: &Arc<dyn Ownership>,
         next: Next,
     ) -> Next {
-        let releases = self
-            .releases
-            .filter(|release| {
-                release.metadata.namespace.as_deref() == Some(key.namespace.as_str())
-                    && release.spec.cluster_ref.name == key.name
-            })
-            .len();
+        let releases = self.releases.filter(|release| release.shard_key() == *key).len();
         let Some(status) = patch(cluster, outcome, releases, self.clock.now()) else { return next };
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
         match self.host.writer.apply_status::<Cluster>(&**ownership, key, uid, &status).await {
@@ -221,10 +217,7 @@ impl Clusters {
 
     /// Queues the Releases that name a Cluster, and those that left it and may have objects on it.
     fn wake_releases(&self, cluster: &StoreKey) {
-        let named = self.releases.filter(|release| {
-            release.metadata.namespace.as_deref() == Some(cluster.namespace.as_str())
-                && release.spec.cluster_ref.name == cluster.name
-        });
+        let named = self.releases.filter(|release| release.shard_key() == *cluster);
         let left = self.inventories.filter(|inventory| cluster_of(inventory) == *cluster);
         let named = named.iter().map(|release| store_key(&**release));
         for release in named.chain(left.iter().map(|inventory| release_of(inventory))) {
