@@ -150,7 +150,10 @@ impl ClusterSpec {
     /// Whether Releases of another namespace may name the Cluster; `labels` are that namespace's, none when it is not
     /// there.
     pub fn admits(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
-        self.allowed_namespaces.as_ref().zip(labels).is_some_and(|(selector, labels)| selector.matches(labels))
+        self.allowed_namespaces
+            .as_ref()
+            .zip(labels)
+            .is_some_and(|(selector, labels)| selector.matches(labels))
     }
 
     /// How many Releases are worked on at a time.
@@ -234,9 +237,7 @@ mod tests {
         let (bare, web) = (labels(&[]), labels(&[("team", "web"), ("tier", "1")]));
         assert!(!admits(json!(null), Some(&web)));
         assert!(admits(json!({}), Some(&bare)) && !admits(json!({}), None));
-        let expressions = |operator: &str, values: &[&str]| {
-            json!({"matchExpressions": [{"key": "team", "operator": operator, "values": values}]})
-        };
+        let expressions = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "team", "operator": operator, "values": values}]});
         for (selector, of_bare, of_web) in [
             (json!({"matchLabels": {"team": "web"}}), false, true),
             (json!({"matchLabels": {"team": "web", "tier": "2"}}), false, false),

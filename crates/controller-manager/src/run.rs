@@ -14,8 +14,8 @@ use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
-    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
-    WorkQueue, store_key, watch_into,
+    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor,
+    TaskError, WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
@@ -304,9 +304,7 @@ fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<
     let known: Arc<OnceLock<Known>> = Arc::default();
     let (of_release, of_cluster) = (Arc::clone(&known), Arc::clone(&known));
     let of_a_cluster = ClassLimit {
-        class_of: Arc::new(move |key: &StoreKey| {
-            Some(of_release.get()?.0.get(key)?.shard_key())
-        }),
+        class_of: Arc::new(move |key: &StoreKey| Some(of_release.get()?.0.get(key)?.shard_key())),
         // A target that hangs holds no more slots than this.
         at_a_time: Arc::new(move |cluster: &StoreKey| {
             let cluster = of_cluster.get().and_then(|known| known.1.get(cluster));

@@ -325,7 +325,8 @@ fn a_namespace_that_convoy_creates_has_its_labels_and_another_is_left_alone() {
 }
 
 #[test]
-fn a_cluster_of_another_namespace_is_used_only_while_it_lets_that_and_who_may_not_is_not_told_what_is_there() {
+fn a_cluster_of_another_namespace_is_used_only_while_it_lets_that_and_who_may_not_is_not_told_what_is_there()
+{
     let map = config_map("m");
     let Some(stage) = Stage::set(&[("m/m.yaml", &map)]) else { return };
     for namespace in ["fleet", "web"] {

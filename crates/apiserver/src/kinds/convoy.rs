@@ -470,10 +470,9 @@ mod tests {
 
     #[test]
     fn what_a_cluster_lets_is_a_selector_and_a_reference_names_a_namespace() {
-        let of = |selector: Value| faults("Cluster", json!({"inCluster": true, "allowedNamespaces": selector}));
-        let expression = |operator: &str, values: Value| {
-            json!({"matchExpressions": [{"key": "team", "operator": operator, "values": values}]})
-        };
+        let of =
+            |selector: Value| faults("Cluster", json!({"inCluster": true, "allowedNamespaces": selector}));
+        let expression = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "team", "operator": operator, "values": values}]});
         for good in [json!({}), json!({"matchLabels": {"team": "a"}}), expression("In", json!(["a"]))] {
             assert!(of(good.clone()).is_empty(), "{good}");
         }

@@ -9,8 +9,8 @@ use convoy_plan::Plan;
 use convoy_runtime::{EventKind, Sharded as _, StoreKey, store_key};
 
 use super::delete_hooks::Removal;
-use super::index::called;
 use super::deliver::DeliveryFailure;
+use super::index::called;
 use super::inventory::{Inventory, InventoryId};
 use super::late::{objects_of, tombstones};
 use super::left::Left;
@@ -115,10 +115,7 @@ impl Releases {
                 "{} objects are still on the Cluster {cluster}, which is not in contact{}; bring it back, or let go of \
                  them: {}, or delete the Cluster object",
                 objects_of(&before),
-                self.contacts
-                    .silence(cluster_key)
-                    .map(|silence| format!(" ({silence})"))
-                    .unwrap_or_default(),
+                self.contacts.silence(cluster_key).map(|silence| format!(" ({silence})")).unwrap_or_default(),
                 if is_deleted {
                     "set spec.apply.deletionPolicy to Orphan"
                 } else {

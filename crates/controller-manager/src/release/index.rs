@@ -90,7 +90,10 @@ mod tests {
         };
         let places = || -> Vec<String> {
             let places = index.places(&StoreKey::new("team", "web"));
-            places.into_iter().map(|place| format!("{} {}", called(&place.cluster, "team"), place.uid)).collect()
+            places
+                .into_iter()
+                .map(|place| format!("{} {}", called(&place.cluster, "team"), place.uid))
+                .collect()
         };
         let (a, b) = (inventory("web", "1", "a"), inventory("web", "1", "b"));
         change(None, Some(Arc::clone(&a)));

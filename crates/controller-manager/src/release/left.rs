@@ -50,8 +50,7 @@ impl Releases {
     pub(crate) fn left(&self, key: &StoreKey, release: Option<&Release>) -> Vec<Left> {
         let is_named = |place: &Place| {
             release.is_some_and(|release| {
-                release.shard_key() == place.cluster
-                    && release.metadata.uid.as_ref() == Some(&place.uid)
+                release.shard_key() == place.cluster && release.metadata.uid.as_ref() == Some(&place.uid)
             })
         };
         let places = self.index.places(key).into_iter().filter(|place| !is_named(place));

@@ -183,7 +183,8 @@ impl Releases {
     /// such a Cluster.
     fn refusal(&self, look: Look<'_>, cluster: &StoreKey) -> Option<(Option<Reached>, Next)> {
         let own = look.key.namespace.as_str();
-        let (reason, message, is_terminal, next) = match self.access.of(look.release, cluster, &self.clusters) {
+        let (reason, message, is_terminal, next) = match self.access.of(look.release, cluster, &self.clusters)
+        {
             Allowed::Yes => return None,
             Allowed::NotYet => return Some((None, Next::Wait(LABELS))),
             Allowed::NotKnown => {
