@@ -361,11 +361,10 @@ pub fn namespace_label_fault(key: &str, value: &str) -> Option<&'static str> {
             (!is_strictest).then_some(fault)
         }
         domain => {
-            let is_of = |reserved: &&str| {
-                domain == **reserved
-                    || domain.strip_suffix(**reserved).is_some_and(|rest| rest.ends_with('.'))
+            let is_of = |reserved: &str| {
+                domain.strip_suffix(reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             };
-            RESERVED.iter().any(|reserved| is_of(&reserved)).then_some("reserved for Kubernetes")
+            RESERVED.into_iter().any(is_of).then_some("reserved for Kubernetes")
         }
     }
 }

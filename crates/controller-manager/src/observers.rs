@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use convoy_api::{Release, reason};
 use convoy_runtime::leases::PeerLeases;
-use convoy_runtime::{Clock, Shards, Shutdown, Store, StoreKey, WorkQueue, store_key};
+use convoy_runtime::{Clock, Sharded as _, Shards, Shutdown, Store, StoreKey, WorkQueue, store_key};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::release::HealthGate;
