@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_of_another_namespace_is_used_only_when_it_lets_the_releases_namespace() {
+    async fn i13_a_cluster_of_another_namespace_is_used_only_when_it_lets_the_releases_namespace() {
         let (access, ..) = access(Vec::new());
         let access = access.knowing(Store::of([
             namespace("web", &json!({"team": "web"})),

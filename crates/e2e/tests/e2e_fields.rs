@@ -275,7 +275,7 @@ fn a_value_of_a_secret_goes_to_its_path_and_shows_nowhere() {
     let release = stage.says("default", "web", "True", "Succeeded");
     let map = stage.target.object(&["configmap", "db", "-n", "web"]).unwrap();
     assert_eq!(map["data"], json!({"user": "own", "password": PASSWORD, "label": PASSWORD}));
-    assert_eq!(release["status"]["notes"], "The password is ***.");
+    assert_eq!(release["status"]["notes"], "The password is ***\n.");
     assert!(!release.to_string().contains("CANARY"), "{release}");
 }
 
@@ -381,6 +381,10 @@ fn a_cluster_of_another_namespace_is_used_only_while_it_lets_that_and_who_may_no
     commit(&stage.repository(), &[("m/m.yaml", &changed)]);
     until("the source has the change", || (revision() != old).then_some(()));
     stage.host.ok(&["annotate", "release", "one", "-n", "web", "convoy.kumodo.io/reconcile-at=now"]);
+    until("it was looked at since", || {
+        let release = stage.host.object(&["release", "one", "-n", "web"])?;
+        (release["status"]["lastHandledReconcileAt"] == "now").then_some(())
+    });
     stage.says("web", "one", "False", "ClusterNotAllowed");
     assert_eq!(there().unwrap(), first, "what was delivered stays");
     assert_eq!(stage.requests().len(), written, "and nothing is written");
