@@ -47,6 +47,8 @@ pub mod reason {
     pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
     /// The spec contradicts itself or asks for what is not allowed.
     pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// The Cluster of another namespace that the spec names does not let Releases of this one use it, or is not there.
+    pub const CLUSTER_NOT_ALLOWED: &str = "ClusterNotAllowed";
 
     /// The Git server could not be reached or answered wrongly.
     pub const GIT_UNREACHABLE: &str = "GitUnreachable";

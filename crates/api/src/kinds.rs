@@ -212,6 +212,13 @@ pub fn kinds() -> Vec<KindInfo> {
                 ),
                 column("Objects", "integer", ".status.objects", 0, "Objects in the inventory"),
                 column(
+                    "Cluster-Namespace",
+                    "string",
+                    ".spec.clusterRef.namespace",
+                    1,
+                    "Namespace of the target Cluster, when it is not the Release's own",
+                ),
+                column(
                     "Drifted",
                     "string",
                     r#".status.conditions[?(@.type=="Drifted")].status"#,

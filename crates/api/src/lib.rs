@@ -26,7 +26,10 @@ mod rollback;
 mod schema;
 
 pub use artifact::{Artifact, tree_digest};
-pub use cluster::{Cluster, ClusterSpec, ClusterStatus, KubeconfigSource, SecretKeyReference};
+pub use cluster::{
+    Cluster, ClusterLimits, ClusterReference, ClusterSpec, ClusterStatus, KubeconfigSource,
+    NamespaceRequirement, NamespaceSelector, SecretKeyReference, SelectorOperator,
+};
 pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
 };
@@ -46,7 +49,7 @@ pub use release::{
     ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, FailureAction,
     FailurePolicy, FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender,
     OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus,
-    RollbackStatus, ValuesKind, ValuesReference, WriterStatus,
+    RollbackStatus, ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,

@@ -1,13 +1,16 @@
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cluster::ClusterReference;
 use crate::condition::Condition;
 use crate::duration::Duration;
 use crate::git_repository::LocalReference;
 use crate::object::kind;
-use crate::schema;
+use crate::{label, schema};
 
 kind! {
     /// What runs on a cluster: objects from a source, rendered and applied, and kept so.
@@ -18,8 +21,8 @@ kind! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseSpec {
-    /// The Cluster, in the same namespace, that the objects go to.
-    pub cluster_ref: LocalReference,
+    /// The Cluster that the objects go to.
+    pub cluster_ref: ClusterReference,
     /// Where the objects come from.
     pub source: ReleaseSource,
     /// How the source becomes objects. At most one field is set; when none is, a folder with a Chart.yaml is
@@ -33,6 +36,12 @@ pub struct ReleaseSpec {
     /// Create the target namespace when it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
+    /// Labels of the target namespace when convoy creates it; one that is there already is left as it is. Only with
+    /// createNamespace: true. Labels of Kubernetes and of convoy are refused, but for pod-security.kubernetes.io with
+    /// the level restricted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub namespace_labels: BTreeMap<String, String>,
     /// How often to look at everything anew, even when nothing changed. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
@@ -225,6 +234,11 @@ pub struct ValuesReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
+    /// Where among the values the content goes, as text, with a path as of Helm's --set: a.b[0].c, with a backslash
+    /// before a dot that belongs to a key. Default: the content is a values.yaml of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub target_path: Option<String>,
     /// Go on without it when the object or the key is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
@@ -316,6 +330,43 @@ pub enum DriftMode {
     Correct,
     /// The status says so.
     Report,
+}
+
+/// Why a namespace that convoy creates may not have a label; none when it may.
+///
+/// Whoever may create a Release is not thereby whoever may say what a namespace's pods are allowed: of the labels with
+/// which Kubernetes means something only those are taken that allow no more than the cluster's default can.
+pub fn namespace_label_fault(key: &str, value: &str) -> Option<&'static str> {
+    const RESERVED: [&str; 2] = ["kubernetes.io", "k8s.io"];
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    if key == label::MANAGED_BY || domain == crate::GROUP || domain.ends_with(".kumodo.io") {
+        return Some("convoy's own");
+    }
+    match domain {
+        // For people, all but the one above.
+        "app.kubernetes.io" => None,
+        "pod-security.kubernetes.io" => {
+            let is_strictest = match key {
+                "pod-security.kubernetes.io/enforce"
+                | "pod-security.kubernetes.io/audit"
+                | "pod-security.kubernetes.io/warn" => value == "restricted",
+                // An older version of a level allows more.
+                "pod-security.kubernetes.io/enforce-version"
+                | "pod-security.kubernetes.io/audit-version"
+                | "pod-security.kubernetes.io/warn-version" => value == "latest",
+                _ => false,
+            };
+            let fault = "may only be restricted, and its version latest: another level may allow more than the \
+                         cluster's default; whoever administers the cluster can set it on the namespace";
+            (!is_strictest).then_some(fault)
+        }
+        domain => {
+            let is_of = |reserved: &str| {
+                domain.strip_suffix(reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            };
+            RESERVED.into_iter().any(is_of).then_some("reserved for Kubernetes")
+        }
+    }
 }
 
 impl ReleaseSpec {
@@ -588,4 +639,41 @@ pub enum Outcome {
     Failed,
     /// A newer revision came before it ended.
     Superseded,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_may_not_weaken_what_a_namespace_allows() {
+        for (key, value) in [
+            ("team", "web"),
+            ("example.com/cost-centre", "7"),
+            ("istio-injection", "enabled"),
+            ("notkubernetes.io/x", ""),
+            ("app.kubernetes.io/part-of", "shop"),
+            ("pod-security.kubernetes.io/enforce", "restricted"),
+            ("pod-security.kubernetes.io/warn-version", "latest"),
+        ] {
+            assert_eq!(namespace_label_fault(key, value), None, "{key}");
+        }
+        for (key, value) in [
+            ("pod-security.kubernetes.io/enforce", "privileged"),
+            ("pod-security.kubernetes.io/enforce", "baseline"),
+            ("pod-security.kubernetes.io/enforce", "Restricted"),
+            ("pod-security.kubernetes.io/enforce", ""),
+            ("pod-security.kubernetes.io/enforce-version", "v1.20"),
+            ("pod-security.kubernetes.io/exempt", "restricted"),
+            ("kubernetes.io/metadata.name", "kube-system"),
+            ("k8s.io/x", ""),
+            ("node.kubernetes.io/x", ""),
+            ("a.b.k8s.io/x", ""),
+            ("app.kubernetes.io/managed-by", "convoy"),
+            ("convoy.kumodo.io/release-uid", "1"),
+            ("x.kumodo.io/y", "1"),
+        ] {
+            assert!(namespace_label_fault(key, value).is_some(), "{key}: {value}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::ClusterReference;
 use crate::delivery::DeliveryProgress;
-use crate::git_repository::LocalReference;
 use crate::object::kind;
 use crate::release::WriterStatus;
 use crate::schema;
@@ -21,7 +21,7 @@ pub struct ReleaseInventorySpec {
     /// The Release that the objects belong to.
     pub release_ref: ReleaseReference,
     /// The Cluster that the objects are on.
-    pub cluster_ref: LocalReference,
+    pub cluster_ref: ClusterReference,
     /// Digest of the bundle whose apply was last begun.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bundle_digest: String,
@@ -96,7 +96,7 @@ pub struct InventoryEntry {
 }
 
 /// The name of a Release's inventory for one Cluster: `<release>.<cluster>` for the first part, with
-/// `.<part>` for each further one. Names of Releases and Clusters may hold dots; that two pairs could
+/// `.<part>` for each further one. `cluster` is `<namespace>.<name>` for a Cluster of another namespace. Names of Releases and Clusters may hold dots; that two pairs could
 /// share a name does no harm, because `spec` tells them apart and the second one is refused.
 pub fn inventory_name(release: &str, cluster: &str, part: usize) -> String {
     match part {

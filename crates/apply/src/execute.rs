@@ -182,8 +182,10 @@ async fn apply_group(
             Err(error) if apply.create_only && error.class == Class::Precondition => {
                 report.fates.insert(apply.target.key.clone(), Fate::Forgotten);
             }
-            Ok(Applied { uid, resource_version, created }) => {
-                let fate = Fate::Applied { uid, digest: apply.digest.clone(), resource_version, created };
+            Ok((Applied { uid, resource_version, created }, is_whole)) => {
+                // Without a digest the next plan applies it.
+                let digest = if is_whole { apply.digest.clone() } else { String::new() };
+                let fate = Fate::Applied { uid, digest, resource_version, created };
                 report.fates.insert(apply.target.key.clone(), fate);
             }
             Err(error) => {
@@ -205,15 +207,35 @@ async fn apply_group(
     tried
 }
 
+/// Applies one object; says whether that was all that is to be done about it.
 async fn apply_one(
     target: &Target,
     apply: &Apply,
     options: &ApplyOptions,
     is_fresh: bool,
-) -> Result<Applied, RequestError> {
-    if apply.create_only {
-        return target.create(&apply.target, &apply.object).await;
+) -> Result<(Applied, bool), RequestError> {
+    if !apply.create_only {
+        return Ok((apply_existing(target, apply, options, is_fresh).await?, true));
     }
+    let created = target.create(&apply.target, &apply.object).await?;
+    if !apply.take_over {
+        return Ok((created, true));
+    }
+    // What was created is nobody's to keep: only once it is applied it is convoy's.
+    let existing = Apply { uid: created.uid.clone(), create_only: false, ..apply.clone() };
+    match apply_existing(target, &existing, options, is_fresh).await {
+        Ok(applied) => Ok((Applied { created: true, ..applied }, true)),
+        // That it was created is not forgotten.
+        Err(_) => Ok((created, false)),
+    }
+}
+
+async fn apply_existing(
+    target: &Target,
+    apply: &Apply,
+    options: &ApplyOptions,
+    is_fresh: bool,
+) -> Result<Applied, RequestError> {
     if apply.take_over {
         take_over(target, apply).await?;
     }

@@ -11,7 +11,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::transport::{OverClient, Transport};
+use crate::transport::{OverClient, Pace, Transport};
 use crate::{Class, NotOwner, Ownership, RequestError};
 
 /// How many requests are under way at a time.
@@ -26,6 +26,7 @@ pub struct Target {
     transport: Arc<dyn Transport>,
     ownership: Arc<dyn Ownership>,
     slots: Arc<Semaphore>,
+    pace: Option<Arc<dyn Pace>>,
     requests: Arc<Requests>,
 }
 
@@ -107,7 +108,20 @@ impl Target {
 
     /// A target that `transport` reaches; for what is no network.
     pub fn over(transport: Arc<dyn Transport>, ownership: Arc<dyn Ownership>) -> Self {
-        Self { transport, ownership, slots: Arc::new(Semaphore::new(CONCURRENCY)), requests: Arc::default() }
+        let slots = Arc::new(Semaphore::new(CONCURRENCY));
+        Self { transport, ownership, slots, pace: None, requests: Arc::default() }
+    }
+
+    /// The same target, each of whose requests waits for `pace`.
+    #[must_use]
+    pub fn paced(self, pace: Arc<dyn Pace>) -> Self {
+        Self { pace: Some(pace), ..self }
+    }
+
+    async fn admitted(&self) {
+        if let Some(pace) = &self.pace {
+            pace.admitted().await;
+        }
     }
 
     /// The same target for work that begins now: its writes ask `ownership`, the term in which the work
@@ -320,6 +334,7 @@ impl Target {
             .uri(path)
             .header(header::ACCEPT, accept)
             .body(Body::empty());
+        self.admitted().await;
         self.requests.reads.fetch_add(1, Ordering::Relaxed);
         self.send(request, at).await.map(|(_, answer)| answer)
     }
@@ -330,8 +345,9 @@ impl Target {
         at: Option<&ObjectRef>,
     ) -> Result<(StatusCode, Value), RequestError> {
         let not_owner = |error: NotOwner| RequestError::new(Class::NotOwner, error.to_string());
-        // Waiting for a slot may take long: ownership is asked after it, right before the request.
+        // Waiting for a slot and for its turn may take long: ownership is asked after it, right before the request.
         let _slot = self.slots.acquire().await;
+        self.admitted().await;
         let _permit = self.ownership.begin().map_err(not_owner)?;
         self.requests.writes.fetch_add(1, Ordering::Relaxed);
         tokio::select! {

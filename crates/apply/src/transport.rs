@@ -23,6 +23,13 @@ pub trait Transport: Send + Sync + 'static {
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Bytes>, RequestError>>;
 }
 
+/// Says when the next request may be made. It is asked before anything of a request counts: no deadline has begun and no
+/// ownership was asked.
+pub trait Pace: Send + Sync + 'static {
+    /// Ends when it may.
+    fn admitted(&self) -> BoxFuture<'_, ()>;
+}
+
 /// Carries requests to the server of a client, over HTTP.
 pub fn over_client(client: kube::Client) -> Arc<dyn Transport> {
     Arc::new(OverClient(client))

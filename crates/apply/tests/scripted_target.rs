@@ -473,3 +473,53 @@ async fn a_namespace_goes_only_when_convoy_made_it_and_nothing_of_others_is_in_i
         assert_eq!(is_deleted, want.is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_namespace_with_labels_is_applied_after_it_was_created_and_what_fails_of_that_is_done_later() {
+    let applied = |code: u16| async move {
+        let mut plan = plan_of(true, &[("web", "a")]);
+        for apply in plan.waves.iter_mut().flat_map(|wave| &mut wave.applies) {
+            apply.take_over |= apply.create_only;
+        }
+        let script = Script::default()
+            .on("POST /api/v1/namespaces", 201, taken())
+            .on("GET /api/v1/namespaces/web", 200, taken())
+            .on("PATCH /api/v1/namespaces/web", code, taken())
+            .on(&format!("PATCH {MAPS}/a"), 201, taken());
+        let report = carry_out(&script, &plan).await;
+        assert!(report.is_success(), "{:?}", report.failures);
+        let asked: Vec<String> =
+            script.asked().into_iter().filter(|request| request.contains("namespaces/web")).collect();
+        assert_eq!(asked[..2], ["GET /api/v1/namespaces/web", "PATCH /api/v1/namespaces/web"]);
+        report.fates[&key("Namespace", "", "web")].clone()
+    };
+    let Fate::Applied { uid, digest, created, .. } = applied(200).await else { panic!("not applied") };
+    assert!(uid == "u" && digest.starts_with("sha256:") && created, "{digest}");
+    let Fate::Applied { uid, digest, created, .. } = applied(403).await else { panic!("not applied") };
+    assert!(uid == "u" && digest.is_empty() && created, "that convoy created it is known: {digest}");
+}
+
+#[tokio::test]
+async fn each_request_waits_for_its_turn_before_ownership_is_asked() {
+    struct Turns(tokio::sync::Semaphore);
+    impl convoy_apply::Pace for Turns {
+        fn admitted(&self) -> futures::future::BoxFuture<'_, ()> {
+            Box::pin(async { self.0.acquire().await.unwrap().forget() })
+        }
+    }
+    let turns = Arc::new(Turns(tokio::sync::Semaphore::new(1)));
+    let script = Script::default().on(&format!("PATCH {MAPS}/a"), 201, taken());
+    let target = script.target(Arc::new(AlwaysOwn)).paced(Arc::clone(&turns) as _);
+    let plan = plan_of(false, &[("web", "a"), ("web", "b")]);
+    let carried_out = tokio::spawn(async move { apply_waves(&target, &plan, &OPTIONS).await });
+    while script.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(script.asked().len(), 1, "the other one waits");
+    turns.0.add_permits(1);
+    carried_out.await.unwrap();
+    assert_eq!(script.asked().len(), 2);
+}

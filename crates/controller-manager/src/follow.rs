@@ -145,7 +145,7 @@ mod tests {
     use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, Transport};
     use convoy_prepare::Preparer;
     use convoy_render::RenderStore;
-    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Shards};
+    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Pacer, Shards};
     use convoy_source::{Fetcher, FetcherOptions};
     use http::{Request, Response};
     use jiff::Timestamp;
@@ -153,6 +153,7 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
+    use crate::access::Access;
     use crate::artifacts::Artifacts;
     use crate::cluster::{Cause, Circuits, Contact, Outcome};
     use crate::duties::Unowned;
@@ -239,6 +240,13 @@ mod tests {
             Ok::<_, std::io::Error>(Response::new(Body::empty()))
         });
         let client = kube::Client::new(service, "default");
+        let access = Access::new(
+            client.clone(),
+            Arc::clone(&clock),
+            Shutdown::new(),
+            stores.releases.clone(),
+            Arc::clone(&queues.releases),
+        );
         let host = Host::new(client, "cm-0".to_owned(), shards.clone());
         let duties = Duties::new(shards);
         let targets = Targets::default();
@@ -279,6 +287,7 @@ mod tests {
             index: Arc::new(InventoryIndex::default()),
             dependents: Arc::new(Dependents::new(Arc::clone(&queues.releases))),
             clusters: stores.clusters.clone(),
+            access,
             sources: Sources { repositories: stores.repositories.clone(), artifacts },
             targets: targets.clone(),
             contacts: contacts.clone(),
@@ -312,7 +321,8 @@ mod tests {
                 let capabilities = Arc::new(Capabilities::default());
                 let made_of = (String::new(), String::new());
                 let bare = target.clone();
-                let connected = Connected { target, bare, capabilities, made_of };
+                let pacer = Pacer::unlimited(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)));
+                let connected = Connected { target, bare, pacer, capabilities, made_of };
                 self.targets.put(cluster.clone(), &connected, &ownership);
                 let cause = Cause::of(&Cluster::default());
                 let contact =

@@ -19,6 +19,7 @@
 //!
 //! Each controller gathers what it needs, decides by pure functions, and acts.
 
+mod access;
 mod artifacts;
 mod cluster;
 mod collection;

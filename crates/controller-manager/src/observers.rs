@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use convoy_api::{Release, reason};
 use convoy_runtime::leases::PeerLeases;
-use convoy_runtime::{Clock, Shards, Shutdown, Store, StoreKey, WorkQueue, store_key};
+use convoy_runtime::{Clock, Sharded as _, Shards, Shutdown, Store, StoreKey, WorkQueue, store_key};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::release::HealthGate;
@@ -57,10 +57,7 @@ impl ObserverLeases {
             let changed: BTreeSet<u32> = now.symmetric_difference(&missing).copied().collect();
             if !changed.is_empty() {
                 tracing::info!(shards = ?changed, missing = now.len(), "observers went or came");
-                let concerned = releases.filter(|release| {
-                    let namespace = release.metadata.namespace.as_deref().unwrap_or_default();
-                    changed.contains(&shards.shard_of(namespace, &release.spec.cluster_ref.name))
-                });
+                let concerned = releases.filter(|release| changed.contains(&release.shard(&shards)));
                 concerned.iter().for_each(|release| queue.add(store_key(&**release)));
             }
             missing = now;

@@ -7,18 +7,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use convoy_api::{
-    Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, annotation,
+    Cluster, ClusterSpec, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory,
+    annotation,
 };
 use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
-    Readiness, ShardCaches, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
-    WorkQueue, store_key, watch_into,
+    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor,
+    TaskError, WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
 
+use crate::access::Access;
 use crate::artifacts::{Artifacts, Wanted};
 use crate::cluster::{Circuits, Clusters, Contacts};
 use crate::collection::{Collector, StoreCollection};
@@ -47,8 +49,6 @@ const CONCURRENT_CLUSTERS: usize = 64;
 const CONCURRENT_SILENT_CLUSTERS: usize = 16;
 /// Looks at Releases mostly wait for targets; what takes the processor has a limit of its own.
 const CONCURRENT_RELEASES: usize = 128;
-/// How many Releases of one Cluster are worked on at a time: a target that hangs holds no more slots.
-const CONCURRENT_RELEASES_OF_A_CLUSTER: usize = 8;
 /// When Releases come or go, their Cluster counts them after a while: then it counts once for many.
 const COUNT_AFTER: Duration = Duration::from_secs(5);
 
@@ -108,7 +108,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     options.readiness.not_ready(PART, "the first lists have not ended");
     let mut tasks = Supervisor::new(shutdown.clone());
     let circuits = Circuits::new(Arc::clone(&options.clock), &options.metrics);
-    let (queues, known_releases) = queues(&options.clock, &circuits);
+    let (queues, known) = queues(&options.clock, &circuits);
     let index = Arc::new(InventoryIndex::default());
     let known_artifacts: Arc<OnceLock<Arc<Artifacts>>> = Arc::default();
     let mut dependents = Dependents::new(Arc::clone(&queues.releases));
@@ -121,7 +121,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         Watched { queues: &queues, index: &index, dependents: &dependents, artifacts: &known_artifacts };
     let (stores, looked) = watch(&options, &shutdown, watched, &mut tasks);
     // Set once.
-    let _ = known_releases.set(stores.releases.clone());
+    let _ = known.set((stores.releases.clone(), stores.clusters.clone()));
     let targets = Targets::default();
     let contacts = Contacts::new(Arc::clone(&queues.clusters), circuits);
     let duties = Duties::new(options.shards.clone());
@@ -195,6 +195,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         index,
         dependents,
         clusters: stores.clusters.clone(),
+        access: Access::new(
+            options.client.clone(),
+            Arc::clone(&options.clock),
+            shutdown.clone(),
+            stores.releases.clone(),
+            Arc::clone(&queues.releases),
+        ),
         sources: Sources { repositories: stores.repositories.clone(), artifacts: Arc::clone(&artifacts) },
         targets: targets.clone(),
         contacts: contacts.clone(),
@@ -285,33 +292,36 @@ async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// The queues, and where the store of Releases goes that tells the Cluster of each.
-fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<Store<Release>>>) {
+/// The stores that tell the Cluster of each Release, and what that says of its limits.
+type Known = (Store<Release>, Store<Cluster>);
+
+/// The queues, and where the stores go that the limit of Releases needs.
+fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<Known>>) {
     let backoff = |longest| Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(longest) };
     let repositories = WorkQueue::new(backoff(300), Arc::clone(clock));
     let helm_registries = WorkQueue::new(backoff(300), Arc::clone(clock));
     let oci_registries = WorkQueue::new(backoff(300), Arc::clone(clock));
-    let of_a_registry = ClassLimit {
-        class_of: Arc::new(|wanted: &Wanted| Some(wanted.class())),
-        at_a_time: CONCURRENT_ARTIFACTS_OF_A_REGISTRY,
-    };
+    let of_a_registry =
+        ClassLimit::fixed(|wanted: &Wanted| Some(wanted.class()), CONCURRENT_ARTIFACTS_OF_A_REGISTRY);
     let wanted = WorkQueue::limited(backoff(300), of_a_registry, Arc::clone(clock));
     let circuits = circuits.clone();
-    let silent = ClassLimit {
-        class_of: Arc::new(move |cluster: &StoreKey| {
-            circuits.silence(cluster).map(|_| StoreKey::new("", "silent"))
-        }),
-        at_a_time: CONCURRENT_SILENT_CLUSTERS,
-    };
+    let silent = ClassLimit::fixed(
+        move |cluster: &StoreKey| circuits.silence(cluster).map(|_| StoreKey::new("", "silent")),
+        CONCURRENT_SILENT_CLUSTERS,
+    );
     let clusters = WorkQueue::limited(backoff(60), silent, Arc::clone(clock));
-    let known: Arc<OnceLock<Store<Release>>> = Arc::default();
-    let releases = Arc::clone(&known);
+    let known: Arc<OnceLock<Known>> = Arc::default();
+    let (of_release, of_cluster) = (Arc::clone(&known), Arc::clone(&known));
     let of_a_cluster = ClassLimit {
-        class_of: Arc::new(move |key: &StoreKey| {
-            let release = releases.get()?.get(key)?;
-            Some(StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str()))
+        class_of: Arc::new(move |key: &StoreKey| Some(of_release.get()?.0.get(key)?.shard_key())),
+        // A target that hangs holds no more slots than this.
+        at_a_time: Arc::new(move |cluster: &StoreKey| {
+            let cluster = of_cluster.get().and_then(|known| known.1.get(cluster));
+            cluster.map_or_else(
+                || ClusterSpec::default().max_concurrent_applies(),
+                |cluster| cluster.spec.max_concurrent_applies(),
+            )
         }),
-        at_a_time: CONCURRENT_RELEASES_OF_A_CLUSTER,
     };
     let releases = WorkQueue::limited(backoff(120), of_a_cluster, Arc::clone(clock));
     (Queues { repositories, helm_registries, oci_registries, wanted, clusters, releases }, known)
@@ -363,9 +373,7 @@ fn watch(
         }
         queue.add(change.key.clone());
         // A Cluster says how many Releases name it.
-        let named = |release: &Arc<Release>| {
-            StoreKey::new(change.key.namespace.as_str(), release.spec.cluster_ref.name.as_str())
-        };
+        let named = |release: &Arc<Release>| release.shard_key();
         let (old, new) = (change.old.as_ref().map(named), change.new.as_ref().map(named));
         if old != new {
             for cluster in old.into_iter().chain(new) {
@@ -446,15 +454,26 @@ fn watch(
         if has_news(change, |new| &new.spec) {
             queue.add(change.key.clone());
         }
+        let room = |object: &Option<Arc<Cluster>>| {
+            object.as_ref().map(|cluster| cluster.spec.max_concurrent_applies())
+        };
+        if room(&change.old) != room(&change.new) {
+            release_queue.room_changed(&change.key);
+        }
         let conditions = |object: &Option<Arc<Cluster>>| {
             let status = object.as_ref().and_then(|object| object.status.as_ref());
             status.map(|status| status.conditions.clone())
         };
+        let allowed = |object: &Option<Arc<Cluster>>| {
+            object.as_ref().and_then(|cluster| cluster.spec.allowed_namespaces.clone())
+        };
         let came_or_went = change.old.is_none() || change.new.is_none();
-        if came_or_went || conditions(&change.old) != conditions(&change.new) {
-            wake(&release_queue, &known, &change.key, |release| {
-                release.spec.cluster_ref.name == change.key.name
-            });
+        if came_or_went
+            || conditions(&change.old) != conditions(&change.new)
+            || allowed(&change.old) != allowed(&change.new)
+        {
+            let woken = known.filter(|release| release.shard_key() == change.key);
+            woken.iter().for_each(|release| release_queue.add(store_key(&**release)));
         }
     });
     tasks.spawn("watch of Clusters", unfailing(feed));

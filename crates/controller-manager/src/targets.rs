@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_apply::{Capabilities, Ownership, RequestError, Target};
-use convoy_runtime::StoreKey;
+use convoy_apply::{Capabilities, Ownership, Pace, RequestError, Target};
+use convoy_runtime::{Pacer, StoreKey};
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
 use crate::duties::Unowned;
@@ -12,14 +13,25 @@ use crate::duties::Unowned;
 /// A target and what it serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
-    /// The client that may write there, through the cluster's breaker.
+    /// The client that may write there, through the cluster's breaker and at its pace.
     pub(crate) target: Target,
-    /// The same without the breaker, for probes.
+    /// The same without breaker and pace, for probes.
     pub(crate) bare: Target,
+    /// The pace: the Cluster's `spec.limits`.
+    pub(crate) pacer: Pacer,
     /// What discovery last said.
     pub(crate) capabilities: Arc<Capabilities>,
     /// What the client was made of: the Cluster's uid and a digest of its kubeconfig.
     pub(crate) made_of: (String, String),
+}
+
+/// The pace of one target.
+pub(crate) struct AtPace(pub(crate) Pacer);
+
+impl Pace for AtPace {
+    fn admitted(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.admitted())
+    }
 }
 
 impl Connected {

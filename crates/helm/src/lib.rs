@@ -43,6 +43,6 @@ pub use manifest::{Hook, HookEvent, Manifest, ManifestError};
 pub use metadata::{Dependency, ImportValues, Maintainer, Metadata, MetadataError};
 pub use render::{ReleaseOptions, RenderError, Rendered, render};
 pub use schema::SchemaError;
-pub use strvals::SetError;
+pub use strvals::{SetError, set_text};
 pub use template::{TemplateError, TemplateFlags, check_installable, check_name, template};
 pub use values::{Data, Values, ValuesError, lay_over, read_values};

@@ -48,6 +48,9 @@ pub enum SetError {
     /// A value of `--set-json` is no JSON.
     #[error("invalid JSON value")]
     Json,
+    /// A path that names no place.
+    #[error("no path such as a.b[0].c: {0}")]
+    NotAPath(&'static str),
     /// A file of `--set-file` cannot be read.
     #[error("{0}")]
     File(String),
@@ -75,6 +78,54 @@ pub(crate) enum Mode<'f> {
 pub(crate) fn set(text: &str, values: &mut Values, mode: Mode<'_>) -> Result<(), SetError> {
     let mut parser = Parser { rest: text, mode };
     while parser.key(values, 0)? {}
+    Ok(())
+}
+
+/// Lays a text into values at a path such as `a.b[0].c`, as it is, whatever it holds. The path is that of `--set`: a
+/// backslash takes the next character of a key as it is.
+///
+/// # Errors
+///
+/// When the path is none, or leads through what is no map or list. The values may be changed then.
+pub fn set_text(path: &str, text: &str, values: &mut Values) -> Result<(), SetError> {
+    check_path(path)?;
+    let mut read = |_: &str| Ok(text.as_bytes().to_vec());
+    set(&format!("{path}=x"), values, Mode::File(&mut read))
+}
+
+/// Whether a path names one place: other than in an argument of `--set` nothing may stand in it that Helm steps over.
+fn check_path(path: &str) -> Result<(), SetError> {
+    let mut part = String::new();
+    // After an index there is no key.
+    let mut may_end = false;
+    let mut rest = path.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => match rest.next() {
+                Some(next) => part.push(next),
+                None => return Err(SetError::NotAPath("it ends with a backslash")),
+            },
+            '=' | ',' => return Err(SetError::NotAPath("a key holds = or ,; put a backslash before it")),
+            '.' | '[' if part.is_empty() && !may_end => return Err(SetError::NotAPath("a key is empty")),
+            '.' => {
+                part.clear();
+                may_end = false;
+            }
+            '[' => {
+                let index = rest.as_str().split_once(']');
+                let index = index.filter(|(index, _)| index.parse::<u32>().is_ok());
+                let Some((_, after)) = index else { return Err(SetError::NotAPath("an index is no number")) };
+                rest = after.chars();
+                part.clear();
+                may_end = true;
+            }
+            _ if may_end => return Err(SetError::NotAPath("after an index comes a dot or another index")),
+            c => part.push(c),
+        }
+    }
+    if part.is_empty() && !may_end {
+        return Err(SetError::NotAPath("a key is empty"));
+    }
     Ok(())
 }
 
@@ -365,5 +416,62 @@ fn typed(text: &str) -> Data {
     match text.parse() {
         Ok(number) if text == "0" || !text.starts_with('0') => Data::Int(number),
         _ => Data::String(text.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_is_laid_in_as_it_is() {
+        let mut values = Values::from([("a".into(), Data::from(&json!({"b": 1, "l": [1]})))]);
+        for (path, text) in [
+            ("a.c", "x,y=z\n: {no yaml"),
+            ("a.l[2].k", "true"),
+            ("m[1][0]", "5"),
+            (r"labels.example\.com/a", "v"),
+            (r"odd\=\,\[x", "w"),
+            ("empty", ""),
+        ] {
+            set_text(path, text, &mut values).unwrap();
+        }
+        let want = json!({
+            "a": {"b": 1, "c": "x,y=z\n: {no yaml", "l": [1, null, {"k": "true"}]},
+            "m": [null, ["5"]], "labels": {"example.com/a": "v"}, "odd=,[x": "w", "empty": "",
+        });
+        assert_eq!(Data::Map(values), Data::from(&want));
+    }
+
+    #[test]
+    fn a_path_names_one_place() {
+        for path in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "a=b",
+            "a,b",
+            "a[",
+            "a[]",
+            "a[x]",
+            "a[-1]",
+            "a[1",
+            "a[1]b",
+            "[0]",
+            "a.[0]",
+            "a\\",
+            "a[99999999]",
+            &"a.".repeat(40),
+        ] {
+            let mut values = Values::new();
+            assert!(set_text(path, "x", &mut values).is_err(), "{path:?} gave {values:?}");
+        }
+        let through = Values::from([("a".into(), Data::from(&json!("text")))]);
+        for path in ["a.b", "a[0]"] {
+            assert!(set_text(path, "x", &mut through.clone()).is_err(), "{path:?}");
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use convoy_api::{Cluster, Release, ReleaseInventory};
 use convoy_runtime::{
-    Cause, Change, Clock, Next, OwnedShards, ProcessIdentity, Sharded as _, Shards, Shutdown, Store,
-    StoreKey, WorkQueue, in_cluster_client, store_key, target_client,
+    Cause, Change, Clock, Next, OwnedShards, Pacer, ProcessIdentity, Sharded as _, Shards, Shutdown, Store,
+    StoreKey, WorkQueue, paced_client, store_key,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -56,12 +56,14 @@ impl State {
 
 /// The cluster and the Release that an inventory is of.
 fn place(key: &StoreKey, inventory: &ReleaseInventory) -> (StoreKey, StoreKey) {
-    let beside = |name: &str| StoreKey::new(key.namespace.as_str(), name);
-    (beside(&inventory.spec.cluster_ref.name), beside(&inventory.spec.release_ref.name))
+    let release = StoreKey::new(key.namespace.as_str(), inventory.spec.release_ref.name.as_str());
+    (inventory.shard_key(), release)
 }
 
 struct Connection {
     client: Client,
+    /// How often the client asks: the Cluster's `spec.limits`.
+    pacer: Pacer,
     /// What the client was made of; another client is needed when it changes.
     made_of: Origin,
     watches: HashMap<WatchedKind, Watch>,
@@ -259,6 +261,9 @@ impl Clusters {
             }
             self.set_unreachable(&model, None);
         }
+        if let Some(connection) = self.state.lock().connections.get(&key) {
+            connection.pacer.set(cluster.spec.rate());
+        }
         self.adjust_watches(&key, &model, &wanted);
         Next::Done
     }
@@ -280,8 +285,9 @@ impl Clusters {
         if self.state.lock().connections.get(key).is_some_and(|connection| connection.made_of == made_of) {
             return Ok(());
         }
-        let client = client_from(kubeconfig.as_deref(), &self.identity).await?;
-        let connection = Connection { client, made_of, watches: HashMap::new() };
+        let pacer = Pacer::unlimited(Arc::clone(&self.clock));
+        let client = paced_client(kubeconfig.as_deref(), &self.identity, pacer.clone()).await?;
+        let connection = Connection { client, pacer, made_of, watches: HashMap::new() };
         let mut state = self.state.lock();
         // The shard may have been lost meanwhile.
         if state.is_current(key, model) {

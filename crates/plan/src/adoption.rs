@@ -32,8 +32,8 @@ fn is_handed_over(name: &str) -> bool {
     matches!(name, "before-first-apply" | "helm") || name == "kubectl" || name.starts_with("kubectl-")
 }
 
-/// The managedFields of an object once `manager` has applied all that earlier tools wrote; none when they wrote
-/// nothing.
+/// The managedFields of an object once `manager` has applied all that earlier tools wrote, and all that it created or
+/// replaced itself; none when there is nothing of that.
 ///
 /// Server-side apply removes a field that is no longer wanted only when the applier owns it, and nobody else
 /// does. What kubectl or Helm wrote would stay for ever. The rule is that of client-go's
@@ -44,12 +44,12 @@ pub fn taken_over(metadata: &Value, manager: &str) -> Option<Value> {
         entry["subresource"].as_str().unwrap_or_default().is_empty()
             && entry["manager"].as_str().is_some_and(is_handed_over)
     };
-    if !entries.iter().any(is_theirs) {
-        return None;
-    }
     let is_ours = |entry: &Value| {
         entry["subresource"].as_str().unwrap_or_default().is_empty() && entry["manager"] == manager
     };
+    if !entries.iter().any(|entry| is_theirs(entry) || (is_ours(entry) && entry["operation"] == "Update")) {
+        return None;
+    }
     let (taken, mut left): (Vec<&Value>, Vec<&Value>) =
         entries.iter().partition(|entry| is_theirs(entry) || is_ours(entry));
     let mut fields = Set::default();
@@ -121,6 +121,17 @@ mod tests {
         let fields = taken_over(&metadata, "convoy").unwrap();
         assert_eq!(managers(&fields), ["convoy Apply"]);
         assert_eq!(fields[0]["fieldsV1"], json!({"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}));
+    }
+
+    #[test]
+    fn what_convoy_created_is_as_if_it_had_applied_it() {
+        let metadata = json!({"managedFields": [
+            entry("convoy", "Update", &json!({"f:metadata": {"f:labels": {"f:a": {}}}})),
+            entry("kubelet", "Update", &json!({"f:status": {}})),
+        ]});
+        let fields = taken_over(&metadata, "convoy").unwrap();
+        assert_eq!(managers(&fields), ["convoy Apply", "kubelet Update"]);
+        assert_eq!(fields[0]["fieldsV1"], json!({"f:metadata": {"f:labels": {"f:a": {}}}}));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_api::{annotation, label};
+use convoy_api::{annotation, label, namespace_label_fault};
 use serde_json::{Map, Value};
 
 use crate::{Kinds, ObjectKey, ObjectRef, Policy, Problem, ReleaseId, digest_of};
@@ -400,6 +400,19 @@ fn drop_nulls(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(drop_nulls),
         _ => {}
     }
+}
+
+/// Gives the implied Namespace its labels.
+pub(crate) fn label_namespace(namespace: &mut Desired, labels: &BTreeMap<String, String>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (key, value) in labels {
+        match namespace_label_fault(key, value) {
+            None => namespace.object["metadata"]["labels"][key.as_str()] = value.as_str().into(),
+            Some(fault) => problems.push(Problem::NamespaceLabel { key: key.clone(), fault }),
+        }
+    }
+    namespace.digest = digest_of(&namespace.object);
+    problems
 }
 
 fn implied_namespace(desired: &[Desired], release: &ReleaseId, policy: &Policy) -> Option<Desired> {

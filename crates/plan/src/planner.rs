@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::desired::label_namespace;
 use crate::digest::in_text;
 use crate::hooks::ends;
 use crate::order::rank;
@@ -37,6 +38,8 @@ pub struct Policy {
     pub target_namespace: Option<String>,
     /// Whether the target namespace is created when it is missing.
     pub create_namespace: bool,
+    /// Labels of the target namespace, when convoy creates it.
+    pub namespace_labels: BTreeMap<String, String>,
     /// Whether objects that left the bundle are pruned.
     pub prune: bool,
     /// Whether more than half of a large inventory may be pruned at once.
@@ -327,7 +330,10 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                 let replace = how == How::Replace;
                 // Only the objects that are new in the bundle were looked at.
                 let live = input.live.get(&target.key);
-                let take_over = matches!(live, Some(Live::Present(live)) if live.is_handed_over);
+                let is_handed_over = matches!(live, Some(Live::Present(live)) if live.is_handed_over);
+                // It is created, not applied: a label that is changed would be no drift, one that goes would stay.
+                let has_labels = !input.policy.namespace_labels.is_empty();
+                let take_over = is_handed_over || (implied && (!create_only || has_labels));
                 let apply = Apply {
                     target,
                     object,
@@ -444,7 +450,14 @@ impl Plan {
 
 fn draft(input: &Input<'_>) -> Result<Draft, Problems> {
     let mut kinds = input.kinds.clone();
-    let (desired, mut problems) = normalize(input.rendered, &mut kinds, input.release, input.policy);
+    let (mut desired, mut problems) = normalize(input.rendered, &mut kinds, input.release, input.policy);
+    for namespace in desired.iter_mut().filter(|object| object.implied) {
+        let entry = input.inventory.iter().find(|entry| entry.key == namespace.target.key);
+        // One that was found there is not convoy's to label.
+        if entry.is_none_or(|entry| entry.uid.is_empty() || entry.created) {
+            problems.extend(label_namespace(namespace, &input.policy.namespace_labels));
+        }
+    }
     let (hooks, faults) = Hook::all_of(input.hooks, &kinds, input.release, input.policy);
     problems.extend(faults);
     let has_objects = desired.iter().any(|object| !object.implied) || !problems.is_empty();

@@ -62,6 +62,14 @@ pub enum Problem {
         /// What it can be.
         allowed: String,
     },
+    /// A label of `spec.namespaceLabels` that a Release may not set.
+    #[error("spec.namespaceLabels: {key} is not taken: {fault}")]
+    NamespaceLabel {
+        /// The label.
+        key: String,
+        /// Why not.
+        fault: &'static str,
+    },
     /// The object belongs to another Release.
     #[error("{key} belongs to {owner}; remove it from one of the two")]
     OwnedByOther {

@@ -229,6 +229,65 @@ fn a_shared_target_namespace_is_neither_claimed_nor_looked_at_again() {
     assert!(case.plan().unwrap().is_empty());
 }
 
+fn namespace_of(plan: &Plan) -> Option<(bool, bool, Value)> {
+    let (_, apply) = plan.applies().find(|(_, apply)| apply.target.key.kind == "Namespace")?;
+    let mut labels = apply.object["metadata"]["labels"].as_object().cloned().unwrap();
+    labels.retain(|name, _| !name.contains("managed-by") && !name.contains("release-uid"));
+    Some((apply.create_only, apply.take_over, Value::Object(labels)))
+}
+
+#[test]
+fn the_namespace_that_convoy_creates_has_the_labels_and_keeps_them_as_they_change() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.policy.create_namespace = true;
+    let labels = |labels: Value| serde_json::from_value::<BTreeMap<String, String>>(labels).unwrap();
+    case.policy.namespace_labels = labels(json!({"team": "a", "tier": "1"}));
+    assert_eq!(namespace_of(&case.deliver()), Some((true, true, json!({"team": "a", "tier": "1"}))));
+    assert!(case.plan().unwrap().is_empty());
+    // Applied with what was created made its own, so that the label that left goes.
+    case.policy.namespace_labels = labels(json!({"team": "b"}));
+    assert_eq!(namespace_of(&case.deliver()), Some((false, true, json!({"team": "b"}))));
+    assert!(case.plan().unwrap().is_empty());
+}
+
+#[test]
+fn a_namespace_that_was_found_gets_no_labels() {
+    let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.policy.create_namespace = true;
+    case.policy.namespace_labels = labels.clone();
+    let found = LiveObject { uid: "n".into(), ..LiveObject::default() };
+    case.live.insert(key("Namespace", "", "web"), Live::Present(found));
+    assert_eq!(namespace_of(&case.deliver()), None);
+    assert!(case.plan().unwrap().is_empty());
+
+    // One that stood in the bundle before, and was there before convoy.
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}});
+    let mut case = Case::new(vec![config_map("a", "1"), namespace]);
+    case.policy.create_namespace = true;
+    case.policy.namespace_labels = labels;
+    case.deliver();
+    for entry in &mut case.inventory {
+        entry.created = false;
+    }
+    case.rendered.truncate(1);
+    let plan = case.plan().unwrap();
+    assert_eq!(namespace_of(&plan).map(|(_, _, labels)| labels).unwrap_or(json!({})), json!({}));
+}
+
+#[test]
+fn labels_that_a_release_may_not_set_are_problems() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.policy.create_namespace = true;
+    for (label, value) in
+        [("pod-security.kubernetes.io/enforce", "privileged"), ("kubernetes.io/metadata.name", "x")]
+    {
+        case.policy.namespace_labels = BTreeMap::from([(label.to_owned(), value.to_owned())]);
+        let problems = problems(&case);
+        assert!(problems.len() == 1 && problems[0].contains(label), "{problems:?}");
+    }
+}
+
 #[test]
 fn only_the_changed_object_is_applied() {
     let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);

@@ -378,6 +378,7 @@ impl Preparer {
                 Some(text) => values.push(ValuesText {
                     from: format!("{kind} {at}, key {key}"),
                     text,
+                    target_path: reference.target_path.clone(),
                     is_secret: reference.kind == ValuesKind::Secret,
                 }),
                 None if is_optional => {}

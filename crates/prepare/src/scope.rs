@@ -22,6 +22,7 @@ pub fn scope(release: &Release, namespace: &str, reapply: Reapply) -> (ReleaseId
     let policy = Policy {
         target_namespace: Some(namespace.to_owned()),
         create_namespace: spec.create_namespace.unwrap_or(false),
+        namespace_labels: spec.namespace_labels.clone(),
         prune: spec.prunes(),
         allow_large_prune: has_annotation(release, ALLOW_PRUNE),
         adopt: has_annotation(release, ADOPT),

@@ -4,7 +4,7 @@ use convoy_api::HelmRender;
 use convoy_helm::functions::Environment;
 use convoy_helm::{
     Capabilities, Chart, Data, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
-    ValuesError, check_installable, check_name, lay_over, read_values,
+    ValuesError, check_installable, check_name, lay_over, read_values, set_text,
 };
 use regex::bytes::Regex;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::dependencies;
 use crate::entropy::Seeded;
 use crate::error::RenderError;
 use crate::folder::Folder;
-use crate::input::RenderInput;
+use crate::input::{RenderInput, ValuesText};
 use crate::manifests::{MAX_BYTES, MAX_DOCUMENTS};
 use crate::secrets::SecretValues;
 
@@ -174,22 +174,47 @@ fn values(
         })?;
         lay_over(&mut merged, read);
     }
-    for values in input.values_from {
-        let read = read_values(&values.text).map_err(|error| {
-            // The reader's text may quote what it failed on.
-            let problem = if values.is_secret { "it is no YAML mapping".to_owned() } else { problem(&error) };
-            let place = place(&error).map(|(line, column)| format!("line {line}, column {column}: "));
-            RenderError::Values { from: values.from.clone(), detail: place.unwrap_or_default() + &problem }
-        })?;
-        if values.is_secret {
-            secrets.learn(&read);
+    for from in input.values_from {
+        match &from.target_path {
+            Some(path) => lay_text(&mut merged, path, from, secrets)?,
+            None => lay_over(&mut merged, read_from(from, secrets)?),
         }
-        lay_over(&mut merged, read);
     }
     for (key, value) in spec.values.iter().flatten() {
         lay_over(&mut merged, Values::from([(key.as_str().into(), Data::from(value))]));
     }
     Ok(merged)
+}
+
+/// The values that stand in a ConfigMap or a Secret.
+fn read_from(from: &ValuesText, secrets: &mut SecretValues) -> Result<Values, RenderError> {
+    let read = read_values(&from.text).map_err(|error| {
+        // The reader's text may quote what it failed on.
+        let problem = if from.is_secret { "it is no YAML mapping".to_owned() } else { problem(&error) };
+        let place = place(&error).map(|(line, column)| format!("line {line}, column {column}: "));
+        RenderError::Values { from: from.from.clone(), detail: place.unwrap_or_default() + &problem }
+    })?;
+    if from.is_secret {
+        secrets.learn(&read);
+    }
+    Ok(read)
+}
+
+/// Lays the text of a ConfigMap or a Secret in at a path.
+fn lay_text(
+    merged: &mut Values,
+    path: &str,
+    from: &ValuesText,
+    secrets: &mut SecretValues,
+) -> Result<(), RenderError> {
+    let failed = |detail: String| RenderError::Values { from: from.from.clone(), detail };
+    let text = std::str::from_utf8(&from.text)
+        .map_err(|_| failed(format!("it is no text in UTF-8, which targetPath {path} needs")))?;
+    if from.is_secret {
+        secrets.learn(&Values::from([("".into(), Data::String(text.into()))]));
+    }
+    // Other values may stand in the way, and errors name their kind only.
+    set_text(path, text, merged).map_err(|error| failed(format!("targetPath {path}: {error}")))
 }
 
 /// Line and column of a problem with values.
@@ -213,7 +238,7 @@ fn problem(error: &ValuesError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::{TargetFacts, ValuesText};
+    use crate::input::TargetFacts;
     use bytes::Bytes;
     use convoy_api::Artifact;
     use serde_json::json;
@@ -253,8 +278,13 @@ mod tests {
         ValuesText {
             from: "Secret web, key values.yaml".to_owned(),
             text: text.as_bytes().to_vec(),
+            target_path: None,
             is_secret: true,
         }
+    }
+
+    fn at(path: &str, text: &str) -> ValuesText {
+        ValuesText { target_path: Some(path.to_owned()), ..secret(text) }
     }
 
     #[test]
@@ -272,6 +302,43 @@ mod tests {
         );
         let want = Data::from(&json!({"x": {"a": null, "b": 2, "c": 3}, "l": [3]}));
         assert_eq!(Data::Map(got.unwrap()), want);
+    }
+
+    #[test]
+    fn texts_go_to_their_paths_in_the_order_of_values_from() {
+        let files = [("chart/Chart.yaml", ""), ("chart/f.yaml", "db: {user: file, password: file}\nl: [1]")];
+        let from = [
+            at("db.password", "first"),
+            secret("db: {password: yaml, host: yaml}"),
+            at("db.host", "a: {b, c=d]\n"),
+            at("l[0]", "true"),
+        ];
+        let own = json!({"db": {"user": "own"}});
+        let got = merged(&files, &["f.yaml"], &from, &own).unwrap();
+        let want = json!({"db": {"user": "own", "password": "yaml", "host": "a: {b, c=d]\n"}, "l": ["true"]});
+        assert_eq!(Data::Map(got), Data::from(&want));
+        let over = merged(&files, &[], &[at("db.password", "CANARY")], &json!({"db": {"password": "own"}}));
+        assert_eq!(Data::Map(over.unwrap()), Data::from(&json!({"db": {"password": "own"}})));
+        for (from, want) in [
+            (at("l.x", "CANARY"), "targetPath l.x: "),
+            (at("a..b", "CANARY"), "targetPath a..b: "),
+            (ValuesText { text: b"CANARY\xff".to_vec(), ..at("a", "") }, "UTF-8"),
+        ] {
+            let error = merged(&files, &["f.yaml"], &[from], &Value::Null).unwrap_err().to_string();
+            let begins = error.starts_with("values from Secret web, key values.yaml: ");
+            assert!(begins && error.contains(want) && !error.contains("CANARY"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_goes_to_a_path_is_masked() {
+        let from = [at("password", "CANARY: {x")];
+        let bundle = rendered(&CHART, &HelmRender::default(), &from).unwrap();
+        assert_eq!(bundle.notes.as_deref(), Some("Log in with ***."));
+        let mut files = CHART.to_vec();
+        files.push(("c/templates/x.yaml", "a: {{ fail .Values.password }}"));
+        let error = rendered(&files, &HelmRender::default(), &from).unwrap_err().to_string();
+        assert!(error.contains("***") && !error.contains("CANARY"), "{error}");
     }
 
     #[test]

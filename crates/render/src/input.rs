@@ -55,8 +55,10 @@ impl std::fmt::Debug for RenderInput<'_> {
 pub struct ValuesText {
     /// For messages: kind, name and key.
     pub from: String,
-    /// The YAML text.
+    /// The YAML text; or any text, when it goes to a path.
     pub text: Vec<u8>,
+    /// The path among the values at which the text goes as it is.
+    pub target_path: Option<String>,
     /// From a Secret: no value of it may show in a message.
     pub is_secret: bool,
 }
@@ -181,8 +183,12 @@ mod tests {
         let newer = TargetFacts { kubernetes_version: "v1.36.0".to_owned(), ..target.clone() };
         let apis = TargetFacts { api_versions: ["apps/v1".to_owned()].into(), ..target.clone() };
         let manifests = ReleaseRender { manifests: Some(Default::default()), helm: None };
-        let values =
-            [ValuesText { from: "Secret v, key a".to_owned(), text: b"a: 1".to_vec(), is_secret: true }];
+        let values = [ValuesText {
+            from: "Secret v, key a".to_owned(),
+            text: b"a: 1".to_vec(),
+            target_path: None,
+            is_secret: true,
+        }];
         let base = input(&one, "p", &target);
         let inputs = [
             base,
@@ -232,7 +238,12 @@ mod tests {
 
     #[test]
     fn debug_shows_no_secret_values() {
-        let values = ValuesText { from: "Secret v".to_owned(), text: b"CANARY".to_vec(), is_secret: true };
+        let values = ValuesText {
+            from: "Secret v".to_owned(),
+            text: b"CANARY".to_vec(),
+            target_path: None,
+            is_secret: true,
+        };
         assert!(!format!("{values:?}").contains("CANARY"));
     }
 }

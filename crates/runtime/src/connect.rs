@@ -10,7 +10,9 @@ use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::timeout::TimeoutLayer;
 
+use crate::Pacer;
 use crate::kubeconfig::{KubeconfigRefused, parse_trusted, parse_untrusted};
+use crate::rate::PaceLayer;
 
 /// How long an API server may take until its answer begins. Watches begin at once and are not
 /// limited by it.
@@ -106,7 +108,7 @@ pub async fn host_client_from(kubeconfig: &[u8], identity: &ProcessIdentity) -> 
 /// # Errors
 /// When this is no pod.
 pub fn in_cluster_client(identity: &ProcessIdentity) -> Result<Client, ConnectError> {
-    finish(Config::incluster().map_err(ConnectError::NotInCluster)?, identity)
+    finish(Config::incluster().map_err(ConnectError::NotInCluster)?, identity, None)
 }
 
 /// The client of a target cluster, of a kubeconfig that a tenant wrote. See
@@ -118,16 +120,41 @@ pub async fn target_client(kubeconfig: &[u8], identity: &ProcessIdentity) -> Res
     client_of(parse_untrusted(kubeconfig)?, identity).await
 }
 
+/// A client of a target cluster whose every request waits for `pacer`: of a tenant's kubeconfig as with [`target_client`],
+/// or of the pod's service account when there is none.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn paced_client(
+    kubeconfig: Option<&[u8]>,
+    identity: &ProcessIdentity,
+    pacer: Pacer,
+) -> Result<Client, ConnectError> {
+    let config = match kubeconfig {
+        Some(kubeconfig) => config_of(parse_untrusted(kubeconfig)?).await?,
+        None => Config::incluster().map_err(ConnectError::NotInCluster)?,
+    };
+    finish(config, identity, Some(pacer))
+}
+
 async fn client_of(kubeconfig: Kubeconfig, identity: &ProcessIdentity) -> Result<Client, ConnectError> {
+    finish(config_of(kubeconfig).await?, identity, None)
+}
+
+async fn config_of(kubeconfig: Kubeconfig) -> Result<Config, ConnectError> {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(ConnectError::Config)?;
     // The loader also looks into the environment for a proxy.
     config.proxy_url = None;
-    finish(config, identity)
+    Ok(config)
 }
 
-fn finish(mut config: Config, identity: &ProcessIdentity) -> Result<Client, ConnectError> {
+fn finish(
+    mut config: Config,
+    identity: &ProcessIdentity,
+    pacer: Option<Pacer>,
+) -> Result<Client, ConnectError> {
     crate::install_tls_provider();
     config.connect_timeout = Some(CONNECT_DEADLINE);
     // Who repeats a request must look first whether it still may: the queues do.
@@ -136,7 +163,11 @@ fn finish(mut config: Config, identity: &ProcessIdentity) -> Result<Client, Conn
         config.headers.push((USER_AGENT, value));
     }
     let builder = ClientBuilder::try_from(config).map_err(|error| ConnectError::Tls(Box::new(error)))?;
-    Ok(builder.with_layer(&TimeoutLayer::new(REQUEST_DEADLINE)).build())
+    let builder = builder.with_layer(&TimeoutLayer::new(REQUEST_DEADLINE));
+    Ok(match pacer {
+        Some(pacer) => builder.with_layer(&PaceLayer(pacer)).build(),
+        None => builder.build(),
+    })
 }
 
 /// Paths in a kubeconfig count from the folder of its file.

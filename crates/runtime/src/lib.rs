@@ -3,7 +3,7 @@
 //! - [`Clock`]: time as an argument, real or set by hand.
 //! - [`Queue`] and [`WorkQueue`]: which object is worked on next; the first is the pure state
 //!   machine, the second its thin driver.
-//! - [`Breaker`]: whether a server is asked at all.
+//! - [`Breaker`]: whether a server is asked at all; [`Pacer`]: how often.
 //! - [`HostWriter`]: the one way to write convoy's own objects; it asks for ownership before each request.
 //! - [`Store`]: what the API server holds, in memory, fed by a watch; [`ShardCaches`]: stores that follow
 //!   [`Shards`], and [`LookedShards`]: which gained shards may be worked on.
@@ -26,6 +26,7 @@ mod looked;
 mod outside;
 mod proxied;
 mod queue;
+mod rate;
 mod shard_caches;
 mod sharded;
 mod shards;
@@ -41,7 +42,7 @@ pub use breaker::{Breaker, Heard, Turn};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use connect::{
     ConnectError, ProcessIdentity, REQUEST_DEADLINE, context_client, host_client, host_client_from,
-    in_cluster_client, target_client,
+    in_cluster_client, paced_client, target_client,
 };
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use host_writer::{EventKind, HostWriteError, HostWriter};
@@ -51,6 +52,7 @@ pub use proxied::{
     ProxyError, serve_proxied,
 };
 pub use queue::{Backoff, ClassLimit, Queue};
+pub use rate::{Pacer, TokenBucket};
 pub use shard_caches::{CacheScope, ShardCaches};
 pub use sharded::Sharded;
 pub use shards::{OwnedShards, Shards};

@@ -37,6 +37,8 @@ impl Backoff {
 
 /// Names the class of a key; none for a key that no limit holds for.
 type ClassOf<K> = Arc<dyn Fn(&K) -> Option<K> + Send + Sync>;
+/// Says how many keys of a class are given out at a time.
+type RoomOf<K> = Arc<dyn Fn(&K) -> usize + Send + Sync>;
 
 /// At most so many keys of one class at a time.
 pub struct ClassLimit<K> {
@@ -44,19 +46,27 @@ pub struct ClassLimit<K> {
     /// asked when a key is about to be given out, under the queue's lock: it must be quick and never touch
     /// the queue.
     pub class_of: ClassOf<K>,
-    /// How many keys of a class are given out at a time, at least one.
-    pub at_a_time: usize,
+    /// How many keys of a class are given out at a time, at least one. It is asked as `class_of` is; what changes its
+    /// answer calls [`Queue::room_changed`].
+    pub at_a_time: RoomOf<K>,
+}
+
+impl<K: 'static> ClassLimit<K> {
+    /// The same limit for each class.
+    pub fn fixed(class_of: impl Fn(&K) -> Option<K> + Send + Sync + 'static, at_a_time: usize) -> Self {
+        Self { class_of: Arc::new(class_of), at_a_time: Arc::new(move |_| at_a_time) }
+    }
 }
 
 impl<K> Clone for ClassLimit<K> {
     fn clone(&self) -> Self {
-        Self { class_of: Arc::clone(&self.class_of), at_a_time: self.at_a_time }
+        Self { class_of: Arc::clone(&self.class_of), at_a_time: Arc::clone(&self.at_a_time) }
     }
 }
 
 impl<K> fmt::Debug for ClassLimit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClassLimit").field("at_a_time", &self.at_a_time).finish_non_exhaustive()
+        f.debug_struct("ClassLimit").finish_non_exhaustive()
     }
 }
 
@@ -190,7 +200,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Some(turn) = class.opened.take() {
             self.open.remove(&turn);
         }
-        let at_a_time = self.limit.as_ref().map_or(1, |limit| limit.at_a_time.max(1));
+        let at_a_time = self.limit.as_ref().map_or(1, |limit| (limit.at_a_time)(name).max(1));
         match class.aside.first_key_value() {
             Some((turn, _)) if class.running < at_a_time => {
                 class.opened = Some(*turn);
@@ -222,8 +232,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             };
             let Some(key) = key else { continue };
             let Some(limit) = &self.limit else { return Some((key, None)) };
-            let at_a_time = limit.at_a_time.max(1);
             let Some(name) = (limit.class_of)(&key) else { return Some((key, None)) };
+            let at_a_time = (limit.at_a_time)(&name).max(1);
             let class = self.classes.entry(name.clone()).or_default();
             if class.running < at_a_time {
                 class.running += 1;
@@ -353,6 +363,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             }
             self.reopen(&class);
         }
+    }
+
+    /// Another number of keys of a class is given out at a time from now on. What is given out already stays so.
+    pub fn room_changed(&mut self, class: &K) {
+        self.reopen(class);
     }
 
     /// When the earliest delayed key is due.

@@ -1,6 +1,9 @@
 //! Which shard an object belongs to.
 
-use convoy_api::{Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, label};
+use convoy_api::{
+    Cluster, ClusterReference, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory,
+    label,
+};
 
 use crate::{Shards, StoreKey};
 
@@ -28,19 +31,21 @@ pub(crate) fn parse_shard(text: &str) -> Option<u32> {
     text.parse().ok().filter(|shard: &u32| shard.to_string() == text)
 }
 
-fn beside<K: Kind>(object: &K, name: &str) -> StoreKey {
-    StoreKey::new(object.metadata().namespace.clone().unwrap_or_default(), name)
+/// The Cluster that an object names.
+fn named<K: Kind>(object: &K, cluster: &ClusterReference) -> StoreKey {
+    let own = object.metadata().namespace.as_deref().unwrap_or_default();
+    StoreKey::new(cluster.namespace_from(own), cluster.name.as_str())
 }
 
 impl Sharded for Release {
     fn shard_key(&self) -> StoreKey {
-        beside(self, &self.spec.cluster_ref.name)
+        named(self, &self.spec.cluster_ref)
     }
 }
 
 impl Sharded for ReleaseInventory {
     fn shard_key(&self) -> StoreKey {
-        beside(self, &self.spec.cluster_ref.name)
+        named(self, &self.spec.cluster_ref)
     }
 }
 

@@ -56,6 +56,12 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
         self.changed.notify_one();
     }
 
+    /// See [`Queue::room_changed`].
+    pub fn room_changed(&self, class: &K) {
+        self.queue.lock().room_changed(class);
+        self.changed.notify_one();
+    }
+
     /// See [`Queue::remove`].
     pub fn remove(&self, key: &K) {
         self.queue.lock().remove(key);

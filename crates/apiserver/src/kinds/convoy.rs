@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use convoy_api::{GROUP, KindInfo, ReleasePreview, ReleaseRollback, Scope as ApiScope, VERSION, label};
 use convoy_cel::Expression;
-use convoy_meta::{FieldError, GroupResource, Status, validation};
+use convoy_meta::{FieldError, GroupResource, LabelSelector, Status, validation};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
 use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
@@ -101,11 +101,16 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
     def.selectable_fields = match kind {
         "Release" => vec![
             "spec.clusterRef.name".into(),
+            "spec.clusterRef.namespace".into(),
             "spec.source.git.repositoryRef.name".into(),
             "spec.source.helm.registryRef.name".into(),
             "spec.source.oci.registryRef.name".into(),
         ],
-        "ReleaseInventory" => vec!["spec.clusterRef.name".into(), "spec.releaseRef.name".into()],
+        "ReleaseInventory" => vec![
+            "spec.clusterRef.name".into(),
+            "spec.clusterRef.namespace".into(),
+            "spec.releaseRef.name".into(),
+        ],
         _ => Vec::new(),
     };
     def.server_fields = vec![["metadata", "labels", label::SHARD].map(str::to_owned).to_vec()];
@@ -141,7 +146,7 @@ impl Strategy for ConvoyStrategy {
             "HelmRegistry" | "OCIRegistry" => source(object, &mut errors),
             "Release" => release(object, &mut errors),
             "ReleaseInventory" => {
-                name(object, "spec.clusterRef.name", &mut errors);
+                cluster_reference(object, &mut errors);
                 name(object, "spec.releaseRef.name", &mut errors);
             }
             _ => {}
@@ -187,6 +192,17 @@ fn name(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// A Cluster, perhaps of another namespace.
+fn cluster_reference(object: &Value, errors: &mut Vec<FieldError>) {
+    const NAMESPACE: &str = "spec.clusterRef.namespace";
+    name(object, "spec.clusterRef.name", errors);
+    if let Some(namespace) = at(object, NAMESPACE).and_then(Value::as_str)
+        && let Some(fault) = validation::dns1123_label(namespace).first()
+    {
+        errors.push(FieldError::invalid(NAMESPACE, namespace, fault.as_str()));
+    }
+}
+
 /// Which of the fields below a path are set.
 fn set<'a>(object: &Value, path: &str, fields: &[&'a str]) -> Vec<&'a str> {
     fields.iter().copied().filter(|field| at(object, &format!("{path}.{field}")).is_some()).collect()
@@ -223,6 +239,15 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
         _ => {}
     }
     name(object, "spec.kubeconfig.secretRef.name", errors);
+    if let Some(selector) = at(object, "spec.allowedNamespaces")
+        && let Err(error) = LabelSelector::from_json(selector)
+    {
+        errors.push(FieldError::invalid("spec.allowedNamespaces", selector.clone(), error.to_string()));
+    }
+    if at(object, "spec.limits.burst").is_some() && at(object, "spec.limits.qps").is_none() {
+        let detail = "needs spec.limits.qps: without it requests have no limit";
+        errors.push(FieldError::forbidden("spec.limits.burst", detail));
+    }
 }
 
 fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
@@ -258,7 +283,7 @@ fn source(object: &Value, errors: &mut Vec<FieldError>) {
 
 fn release(object: &Value, errors: &mut Vec<FieldError>) {
     const SOURCES: [&str; 3] = ["git", "helm", "oci"];
-    name(object, "spec.clusterRef.name", errors);
+    cluster_reference(object, errors);
     let sources = set(object, "spec.source", &SOURCES);
     if sources.is_empty() {
         errors.push(FieldError::required("spec.source.git", "say where the objects come from"));
@@ -283,7 +308,45 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["spec.interval", "spec.apply.timeout"] {
         duration(object, field, errors);
     }
+    namespace_labels(object, errors);
+    values_from(object, errors);
     depends_on(object, errors);
+}
+
+/// Labels are for a namespace that is created, and allow it no more than it would be allowed without.
+fn namespace_labels(object: &Value, errors: &mut Vec<FieldError>) {
+    const PATH: &str = "spec.namespaceLabels";
+    let Some(labels) = at(object, PATH).and_then(Value::as_object).filter(|labels| !labels.is_empty()) else {
+        return;
+    };
+    if at(object, "spec.createNamespace").and_then(Value::as_bool) != Some(true) {
+        errors.push(FieldError::forbidden(PATH, "needs spec.createNamespace: true"));
+    }
+    errors.extend(validation::labels(&Value::Object(labels.clone()), PATH));
+    for (key, value) in labels {
+        if let Some(fault) = convoy_api::namespace_label_fault(key, value.as_str().unwrap_or_default()) {
+            errors.push(FieldError::forbidden(format!("{PATH}[{key}]"), fault));
+        }
+    }
+}
+
+/// Values come from objects, and go to places, that can be.
+fn values_from(object: &Value, errors: &mut Vec<FieldError>) {
+    let all = at(object, "spec.render.helm.valuesFrom").and_then(Value::as_array);
+    for (index, reference) in all.into_iter().flatten().enumerate() {
+        let path = format!("spec.render.helm.valuesFrom[{index}]");
+        let field = |name: &str| reference.get(name).and_then(Value::as_str);
+        if let Some(name) = field("name")
+            && let Some(fault) = validation::dns1123_subdomain(name).first()
+        {
+            errors.push(FieldError::invalid(format!("{path}.name"), name, fault.as_str()));
+        }
+        if let Some(place) = field("targetPath")
+            && let Err(error) = convoy_helm::set_text(place, "", &mut convoy_helm::Values::new())
+        {
+            errors.push(FieldError::invalid(format!("{path}.targetPath"), place, error.to_string()));
+        }
+    }
 }
 
 /// Each dependency is named once, is another Release, and can be judged.
@@ -410,6 +473,65 @@ mod tests {
     }
 
     #[test]
+    fn what_a_cluster_lets_is_a_selector_and_a_reference_names_a_namespace() {
+        let of =
+            |selector: Value| faults("Cluster", json!({"inCluster": true, "allowedNamespaces": selector}));
+        let expression = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "team", "operator": operator, "values": values}]});
+        for good in [json!({}), json!({"matchLabels": {"team": "a"}}), expression("In", json!(["a"]))] {
+            assert!(of(good.clone()).is_empty(), "{good}");
+        }
+        for bad in [
+            expression("In", json!([])),
+            expression("Exists", json!(["a"])),
+            json!({"matchLabels": {"-": "a"}}),
+            json!({"matchLabels": {"team": "no value"}}),
+        ] {
+            let found = of(bad.clone());
+            assert!(found.len() == 1 && found[0].starts_with("spec.allowedNamespaces: "), "{bad}: {found:?}");
+        }
+        let named = |namespace: &str| {
+            let source = json!({"git": {"repositoryRef": {"name": "g"}}});
+            faults("Release", json!({"clusterRef": {"name": "c", "namespace": namespace}, "source": source}))
+        };
+        assert!(named("fleet").is_empty());
+        for bad in ["a.b", "../x", "A", "a/b"] {
+            let found = named(bad);
+            assert!(found.len() == 1 && found[0].starts_with("spec.clusterRef.namespace: "), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn limits_of_a_cluster_are_bounded_and_a_burst_needs_a_rate() {
+        let schema = Structural::new(
+            &convoy_api::kinds().into_iter().find(|info| info.kind == "Cluster").unwrap().schema,
+        )
+        .unwrap();
+        let faults = |limits: Value| {
+            let spec = json!({"inCluster": true, "limits": limits});
+            let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+            let mut found: Vec<String> = schema.validate(&object).iter().map(ToString::to_string).collect();
+            found.extend(super::tests::faults("Cluster", spec));
+            found
+        };
+        assert!(faults(json!({"qps": 5, "burst": 1, "maxConcurrentApplies": 1})).is_empty());
+        for (limits, path) in [
+            (json!({"qps": 0}), "spec.limits.qps: "),
+            (json!({"qps": -1}), "spec.limits.qps: "),
+            (json!({"qps": 1_000_000}), "spec.limits.qps: "),
+            (json!({"qps": 1.5}), "spec.limits.qps: "),
+            (json!({"qps": 1, "burst": 0}), "spec.limits.burst: "),
+            (json!({"qps": 1, "burst": 1_000_000}), "spec.limits.burst: "),
+            (json!({"burst": 5}), "spec.limits.burst: Forbidden: needs spec.limits.qps"),
+            (json!({"maxConcurrentApplies": 0}), "spec.limits.maxConcurrentApplies: "),
+            (json!({"maxConcurrentApplies": 1000}), "spec.limits.maxConcurrentApplies: "),
+        ] {
+            // Of a number that is no integer Kubernetes says two things.
+            let found = faults(limits.clone());
+            assert!(found.first().is_some_and(|found| found.starts_with(path)), "{limits}: {found:?}");
+        }
+    }
+
+    #[test]
     fn a_release_has_one_source_and_stays_inside_it() {
         let spec = json!({"clusterRef": {"name": "A"}, "source": {}, "render": {"helm": {}, "manifests": {}}, "interval": "soon"});
         let faults_found = faults("Release", spec);
@@ -418,6 +540,64 @@ mod tests {
         assert_eq!(
             faults("Release", climbing),
             ["spec.source.git.path: Invalid value: \"../x\": must not leave the repository"]
+        );
+    }
+
+    #[test]
+    fn labels_are_for_a_namespace_that_is_created_and_weaken_nothing() {
+        let of = |create: Value, labels: Value| {
+            let mut spec = json!({
+                "clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}},
+                "namespaceLabels": labels,
+            });
+            if !create.is_null() {
+                spec["createNamespace"] = create;
+            }
+            faults("Release", spec)
+        };
+        let good = json!({"team": "a", "pod-security.kubernetes.io/enforce": "restricted"});
+        assert!(of(json!(true), good.clone()).is_empty());
+        for create in [json!(false), Value::Null] {
+            assert!(of(create.clone(), json!({})).is_empty());
+            let want = "spec.namespaceLabels: Forbidden: needs spec.createNamespace: true";
+            assert_eq!(of(create, good.clone()), [want]);
+        }
+        for (key, value) in [
+            ("pod-security.kubernetes.io/enforce", "privileged"),
+            ("pod-security.kubernetes.io/enforce-version", "v1.19"),
+            ("kubernetes.io/metadata.name", "kube-system"),
+            ("convoy.kumodo.io/release-uid", "1"),
+        ] {
+            let found = of(json!(true), json!({key: value}));
+            let path = format!("spec.namespaceLabels[{key}]: Forbidden: ");
+            assert!(found.len() == 1 && found[0].starts_with(&path), "{key}: {found:?}");
+        }
+        assert!(!of(json!(true), json!({"team": "no value"})).is_empty());
+        assert!(!of(json!(true), json!({"-": "a"})).is_empty());
+    }
+
+    #[test]
+    fn values_come_from_and_go_to_what_can_be() {
+        let of = |reference: Value| {
+            let spec = json!({
+                "clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}},
+                "render": {"helm": {"valuesFrom": [reference]}},
+            });
+            faults("Release", spec)
+        };
+        for path in ["a", "a.b[0].c", r"labels.example\.com/x"] {
+            assert!(of(json!({"kind": "Secret", "name": "s", "targetPath": path})).is_empty(), "{path}");
+        }
+        for path in ["a..b", "a=b", "a[", "a[x]", "a,b", "a."] {
+            let found = of(json!({"kind": "Secret", "name": "s", "targetPath": path}));
+            let is_named =
+                |found: &String| found.starts_with("spec.render.helm.valuesFrom[0].targetPath: Invalid");
+            assert!(found.len() == 1 && found.iter().all(is_named), "{path}: {found:?}");
+        }
+        let found = of(json!({"kind": "Secret", "name": "../other/s"}));
+        assert!(
+            found.len() == 1 && found[0].starts_with("spec.render.helm.valuesFrom[0].name: "),
+            "{found:?}"
         );
     }
 

@@ -28,11 +28,13 @@ pub(crate) fn set(kind: &str, shards: NonZeroU32, object: &mut Value) {
 
 /// Whether an object of the cache has the right label. Decodes nothing.
 pub(crate) fn is_right(kind: &str, shards: NonZeroU32, entry: &Entry) -> bool {
-    let name = if goes_by_cluster(kind) {
-        entry.field("spec.clusterRef.name").unwrap_or_default()
+    let (namespace, name) = if goes_by_cluster(kind) {
+        let namespace = entry.field("spec.clusterRef.namespace").filter(|namespace| !namespace.is_empty());
+        let name = entry.field("spec.clusterRef.name").unwrap_or_default();
+        (namespace.unwrap_or_else(|| entry.namespace()), name)
     } else {
-        entry.name()
+        (entry.namespace(), entry.name())
     };
-    let shard = shard_of(entry.namespace(), name, shards);
+    let shard = shard_of(namespace, name, shards);
     entry.label(label::SHARD).is_some_and(|found| found == shard.to_string())
 }

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use convoy_api::{Cluster, SecretKeyReference, condition_type, find_condition, reason};
 use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, over_client};
-use convoy_runtime::{ConnectError, Next, StoreKey, in_cluster_client, store_key, target_client};
+use convoy_runtime::{
+    ConnectError, Next, Pacer, Sharded as _, StoreKey, in_cluster_client, store_key, target_client,
+};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +16,7 @@ use super::{AFTER_FAILURES, Clusters, LOOK_DEADLINE, LOOK_INTERVAL};
 use crate::duties::Duties;
 use crate::host::{HostError, in_words};
 use crate::release::index::{cluster_of, release_of};
-use crate::targets::Connected;
+use crate::targets::{AtPace, Connected};
 
 /// Where a client is made of.
 enum Source {
@@ -85,13 +87,7 @@ impl Clusters {
         ownership: &Arc<dyn Ownership>,
         next: Next,
     ) -> Next {
-        let releases = self
-            .releases
-            .filter(|release| {
-                release.metadata.namespace.as_deref() == Some(key.namespace.as_str())
-                    && release.spec.cluster_ref.name == key.name
-            })
-            .len();
+        let releases = self.releases.filter(|release| release.shard_key() == *key).len();
         let Some(status) = patch(cluster, outcome, releases, self.clock.now()) else { return next };
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
         match self.host.writer.apply_status::<Cluster>(&**ownership, key, uid, &status).await {
@@ -125,14 +121,16 @@ impl Clusters {
         };
         let made_of = (cluster.metadata.uid.clone().unwrap_or_default(), source.digest());
         let known = self.targets.get(key, ownership).filter(|known| known.made_of == made_of);
-        let (target, bare) = match &known {
-            Some(known) => (known.target.clone(), known.bare.clone()),
+        let (target, bare, pacer) = match &known {
+            Some(known) => (known.target.clone(), known.bare.clone(), known.pacer.clone()),
             None => match self.client(&source).await {
                 Ok(client) => {
                     let bare = over_client(client);
                     let through = ThroughCircuit::new(Arc::clone(&bare), key.clone(), self.contacts.clone());
                     let target = |transport| Target::over(transport, Arc::clone(ownership));
-                    (target(Arc::new(through)), target(bare))
+                    let pacer = Pacer::unlimited(Arc::clone(&self.clock));
+                    let at_pace = Arc::new(AtPace(pacer.clone()));
+                    (target(Arc::new(through)).paced(at_pace), target(bare), pacer)
                 }
                 Err(error) => {
                     self.targets.remove(key);
@@ -140,6 +138,7 @@ impl Clusters {
                 }
             },
         };
+        pacer.set(cluster.spec.rate());
         let Some(probe) = self.contacts.circuits().probe(key) else {
             // A key is worked on by one task at a time.
             return Ok(Err(Outcome::NoContact {
@@ -153,7 +152,8 @@ impl Clusters {
                 let capabilities = Arc::new(capabilities);
                 let is_news =
                     is_back || known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
-                let connected = Connected { target, bare, capabilities: Arc::clone(&capabilities), made_of };
+                let capabilities_of = Arc::clone(&capabilities);
+                let connected = Connected { target, bare, pacer, capabilities: capabilities_of, made_of };
                 self.targets.put(key.clone(), &connected, ownership);
                 if is_news {
                     tracing::info!(cluster = %key, version = capabilities.version, "in contact");
@@ -217,10 +217,7 @@ impl Clusters {
 
     /// Queues the Releases that name a Cluster, and those that left it and may have objects on it.
     fn wake_releases(&self, cluster: &StoreKey) {
-        let named = self.releases.filter(|release| {
-            release.metadata.namespace.as_deref() == Some(cluster.namespace.as_str())
-                && release.spec.cluster_ref.name == cluster.name
-        });
+        let named = self.releases.filter(|release| release.shard_key() == *cluster);
         let left = self.inventories.filter(|inventory| cluster_of(inventory) == *cluster);
         let named = named.iter().map(|release| store_key(&**release));
         for release in named.chain(left.iter().map(|inventory| release_of(inventory))) {

@@ -6,14 +6,16 @@ use std::time::Duration;
 use convoy_api::{DeletionPolicy, Release, finalizer, reason};
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::Plan;
-use convoy_runtime::{EventKind, StoreKey, store_key};
+use convoy_runtime::{EventKind, Sharded as _, StoreKey, store_key};
 
 use super::delete_hooks::Removal;
 use super::deliver::DeliveryFailure;
+use super::index::called;
 use super::inventory::{Inventory, InventoryId};
 use super::late::{objects_of, tombstones};
 use super::left::Left;
 use super::{Look, Releases};
+use crate::access::Allowed;
 use crate::host::HostError;
 
 /// How often it is looked whether other replicas have ended their part of a deletion: of inventories of
@@ -40,9 +42,9 @@ impl Releases {
         if !finalizers.iter().any(|name| name == finalizer::RELEASE) {
             return Ok(Deletion::Done);
         }
-        let own = release.spec.cluster_ref.name.as_str();
+        let own = &release.shard_key();
         let ours = left.iter().filter(|left| left.place.uid == look.uid());
-        let ours = ours.map(|left| (left.place.cluster.as_str(), &left.ownership));
+        let ours = ours.map(|left| (&left.place.cluster, &left.ownership));
         for (cluster, ownership) in ours.chain([(own, look.ownership)]) {
             if let Some(blocked) = self.clear(release, cluster, ownership).await? {
                 return Ok(blocked);
@@ -51,10 +53,10 @@ impl Releases {
         let others = self.host.inventories_of(look.key, look.uid()).await?;
         // Older inventories have no label to be listed by.
         let is_cleared =
-            |cluster: &str| cluster == own || left.iter().any(|left| left.place.cluster == cluster);
+            |cluster: &StoreKey| cluster == own || left.iter().any(|left| left.place.cluster == *cluster);
         let known = self.index.places(look.key).into_iter();
         let known = known.filter(|place| place.uid == look.uid() && !is_cleared(&place.cluster));
-        let known: Vec<String> = known.map(|place| place.cluster).collect();
+        let known: Vec<String> = known.map(|place| called(&place.cluster, &look.key.namespace)).collect();
         if !others.is_empty() || !known.is_empty() {
             let message = match others.as_slice() {
                 [] => format!("what it has on the Clusters {} is being removed", known.join(", ")),
@@ -74,10 +76,10 @@ impl Releases {
     pub(crate) async fn clear(
         &self,
         release: &Release,
-        cluster: &str,
+        cluster_key: &StoreKey,
         ownership: &Arc<dyn Ownership>,
     ) -> Result<Option<Deletion>, HostError> {
-        let id = InventoryId::of(release, cluster);
+        let id = InventoryId::of(release, cluster_key);
         let mut inventory = self.fresh_inventory(&id).await?;
         self.refuse_outdated(&inventory, ownership)?;
         let is_deleted = release.metadata.deletion_timestamp.is_some();
@@ -87,11 +89,11 @@ impl Releases {
             self.late_forget(&id, &[]);
             return Ok(None);
         }
-        let cluster_key = StoreKey::new(release.metadata.namespace.clone().unwrap_or_default(), cluster);
-        let Some(connected) = self.target(&cluster_key, ownership) else {
-            let cluster_exists = self.clusters.get(&cluster_key).is_some();
+        let cluster = &called(cluster_key, release.metadata.namespace.as_deref().unwrap_or_default());
+        let Some(connected) = self.target(cluster_key, ownership) else {
+            let cluster_exists = self.clusters.get(cluster_key).is_some();
             // Not by the watch alone: nothing brings an inventory back.
-            if !cluster_exists && !self.host.has_cluster(&cluster_key).await? {
+            if !cluster_exists && !self.host.has_cluster(cluster_key).await? {
                 // A Cluster that somebody deleted says that its objects are let go. One that goes with the whole
                 // namespace says nothing.
                 if self.host.is_namespace_ending(&cluster_key.namespace).await? {
@@ -105,7 +107,7 @@ impl Releases {
                 self.leave_behind(release, &mut inventory, cluster, ownership).await?;
                 return Ok(None);
             }
-            if cluster_exists && self.contacts.last(&cluster_key, &**ownership).is_none() {
+            if cluster_exists && self.contacts.last(cluster_key, &**ownership).is_none() {
                 let message = format!("the Cluster {cluster} is being connected to");
                 return Ok(Some(Deletion::Waits { message, wait: OTHERS }));
             }
@@ -113,10 +115,7 @@ impl Releases {
                 "{} objects are still on the Cluster {cluster}, which is not in contact{}; bring it back, or let go of \
                  them: {}, or delete the Cluster object",
                 objects_of(&before),
-                self.contacts
-                    .silence(&cluster_key)
-                    .map(|silence| format!(" ({silence})"))
-                    .unwrap_or_default(),
+                self.contacts.silence(cluster_key).map(|silence| format!(" ({silence})")).unwrap_or_default(),
                 if is_deleted {
                     "set spec.apply.deletionPolicy to Orphan"
                 } else {
@@ -126,8 +125,20 @@ impl Releases {
             return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
         };
         let removal = Removal { release, id: &id, ownership, connected: &connected };
-        if let Some(stopped) = self.run_delete_hooks(&removal, &mut inventory).await? {
-            return Ok(Some(stopped));
+        // Where the Release may not be any more, what it has is removed, and nothing is made.
+        match self.access.of(release, cluster_key, &self.clusters) {
+            Allowed::Yes => {
+                if let Some(stopped) = self.run_delete_hooks(&removal, &mut inventory).await? {
+                    return Ok(Some(stopped));
+                }
+            }
+            Allowed::No => {}
+            Allowed::NotYet | Allowed::NotKnown => {
+                let message = format!(
+                    "whether hooks may run on the Cluster {cluster} is not known: the labels of namespaces are read"
+                );
+                return Ok(Some(Deletion::Waits { message, wait: OTHERS }));
+            }
         }
         let before = inventory.entries();
         let late = self.late_writes(&id, ownership, &before);

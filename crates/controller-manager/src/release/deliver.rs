@@ -15,7 +15,7 @@ use convoy_plan::{
     Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
 };
 use convoy_prepare::{Ready, carries_on, operation, scope};
-use convoy_runtime::StoreKey;
+use convoy_runtime::{Sharded as _, StoreKey};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -98,7 +98,7 @@ impl Releases {
     /// Plans, and carries the plan out as far as it need not wait. The cached inventory decides whether there is
     /// anything to do; what is done is planned on the inventory that the API server has.
     pub(crate) async fn deliver(&self, mut delivery: Delivery<'_>) -> Result<Delivered, HostError> {
-        let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
+        let id = InventoryId::of(delivery.look.release, delivery.cluster);
         let cached = self.cached_inventory(&id);
         self.refuse_outdated(&cached, delivery.look.ownership)?;
         delivery.is_begun = cached.bundle_digest() == delivery.bundle.digest;
@@ -427,7 +427,7 @@ impl Releases {
     ) -> Result<Option<Carried>, HostError> {
         let connected = &delivery.connected;
         let bundle = delivery.bundle.digest.as_str();
-        let id = InventoryId::of(delivery.look.release, &delivery.cluster.name);
+        let id = InventoryId::of(delivery.look.release, delivery.cluster);
         let owned = delivery.look.ownership;
         let ownership = &**owned;
         let late = self.late_writes(&id, owned, before);
@@ -517,7 +517,7 @@ impl Releases {
         Ok(now.is_some_and(|now| {
             now.metadata.uid == delivery.look.release.metadata.uid
                 && now.metadata.deletion_timestamp.is_none()
-                && now.spec.cluster_ref.name == delivery.cluster.name
+                && now.shard_key() == *delivery.cluster
         }))
     }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use convoy_api::ReleaseInventory;
-use convoy_runtime::{Change, StoreKey};
+use convoy_runtime::{Change, Sharded as _, StoreKey};
 use parking_lot::RwLock;
 
 /// One Release, by uid, on one Cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// The Cluster's name.
-    pub(crate) cluster: String,
+    /// The Cluster.
+    pub(crate) cluster: StoreKey,
     /// The Release's uid.
     pub(crate) uid: String,
 }
@@ -31,8 +31,12 @@ pub(crate) fn release_of(inventory: &ReleaseInventory) -> StoreKey {
 
 /// The Cluster of an inventory.
 pub(crate) fn cluster_of(inventory: &ReleaseInventory) -> StoreKey {
-    let namespace = inventory.metadata.namespace.clone().unwrap_or_default();
-    StoreKey::new(namespace, inventory.spec.cluster_ref.name.as_str())
+    inventory.shard_key()
+}
+
+/// A Cluster as a Release of a namespace calls it: by its name alone when it is in the same namespace.
+pub(crate) fn called(cluster: &StoreKey, from: &str) -> String {
+    if cluster.namespace == from { cluster.name.clone() } else { cluster.to_string() }
 }
 
 impl InventoryIndex {
@@ -49,8 +53,7 @@ impl InventoryIndex {
             }
         }
         if let Some(new) = &change.new {
-            let place =
-                Place { cluster: new.spec.cluster_ref.name.clone(), uid: new.spec.release_ref.uid.clone() };
+            let place = Place { cluster: cluster_of(new), uid: new.spec.release_ref.uid.clone() };
             by_release.entry(release_of(new)).or_default().insert(change.key.name.clone(), place);
         }
     }
@@ -87,7 +90,10 @@ mod tests {
         };
         let places = || -> Vec<String> {
             let places = index.places(&StoreKey::new("team", "web"));
-            places.into_iter().map(|place| format!("{} {}", place.cluster, place.uid)).collect()
+            places
+                .into_iter()
+                .map(|place| format!("{} {}", called(&place.cluster, "team"), place.uid))
+                .collect()
         };
         let (a, b) = (inventory("web", "1", "a"), inventory("web", "1", "b"));
         change(None, Some(Arc::clone(&a)));

@@ -1,12 +1,12 @@
 //! Inventories, in parts that stay small enough for every store.
 
 use convoy_api::{
-    DeliveryProgress, LocalReference, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference,
+    ClusterReference, DeliveryProgress, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference,
     WriterStatus, finalizer, inventory_name, label,
 };
 use convoy_apply::Ownership;
 use convoy_plan::Entry;
-use convoy_runtime::StoreKey;
+use convoy_runtime::{Sharded as _, StoreKey};
 
 use super::Releases;
 use crate::host::HostError;
@@ -29,21 +29,34 @@ pub(crate) struct InventoryId {
     pub(crate) namespace: String,
     pub(crate) release: String,
     pub(crate) release_uid: String,
-    pub(crate) cluster: String,
+    pub(crate) cluster: StoreKey,
 }
 
 impl InventoryId {
-    pub(crate) fn of(release: &Release, cluster: &str) -> Self {
+    pub(crate) fn of(release: &Release, cluster: &StoreKey) -> Self {
         Self {
             namespace: release.metadata.namespace.clone().unwrap_or_default(),
             release: release.metadata.name.clone().unwrap_or_default(),
             release_uid: release.metadata.uid.clone().unwrap_or_default(),
-            cluster: cluster.to_owned(),
+            cluster: cluster.clone(),
         }
     }
 
     fn key(&self, part: usize) -> StoreKey {
-        StoreKey::new(self.namespace.as_str(), inventory_name(&self.release, &self.cluster, part))
+        let StoreKey { namespace, name } = &self.cluster;
+        let name = match *namespace == self.namespace {
+            true => inventory_name(&self.release, name, part),
+            // Two namespaces may have Clusters of one name.
+            false => inventory_name(&self.release, &format!("{namespace}.{name}"), part),
+        };
+        StoreKey::new(self.namespace.as_str(), name)
+    }
+
+    /// The Cluster, as the inventory names it.
+    fn reference(&self) -> ClusterReference {
+        let StoreKey { namespace, name } = &self.cluster;
+        let namespace = Some(namespace.clone()).filter(|namespace| *namespace != self.namespace);
+        ClusterReference { name: name.clone(), namespace }
     }
 }
 
@@ -119,7 +132,7 @@ impl Inventory {
         }
         part.spec = ReleaseInventorySpec {
             release_ref: ReleaseReference { name: self.id.release.clone(), uid: self.id.release_uid.clone() },
-            cluster_ref: LocalReference { name: self.id.cluster.clone() },
+            cluster_ref: self.id.reference(),
             bundle_digest: bundle.to_owned(),
             delivery: self.progress.clone().filter(|_| index == 0),
             writer: Some(writer.clone()),
@@ -134,7 +147,7 @@ impl Releases {
     pub(crate) fn cached_inventory(&self, id: &InventoryId) -> Inventory {
         let mut parts = Vec::new();
         while let Some(part) = self.inventories.get(&id.key(parts.len())) {
-            if part.spec.release_ref.uid != id.release_uid {
+            if part.spec.release_ref.uid != id.release_uid || part.shard_key() != id.cluster {
                 break;
             }
             parts.push((*part).clone());
@@ -148,8 +161,8 @@ impl Releases {
         let mut parts = Vec::new();
         while let Some(part) = self.host.inventory(&id.key(parts.len())).await? {
             // Names may hold dots, so that another pair of Release and Cluster can have the same name.
-            let (release, cluster) = (&part.spec.release_ref.name, &part.spec.cluster_ref.name);
-            if *release != id.release || *cluster != id.cluster {
+            let (release, cluster) = (&part.spec.release_ref.name, part.shard_key());
+            if *release != id.release || cluster != id.cluster {
                 let by = format!(
                     "it is that of the Release {release} on the Cluster {cluster}; rename one of them"
                 );

@@ -11,7 +11,7 @@ use std::time::Duration;
 use convoy_api::Release;
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::{Entry, LATEST_ARRIVAL, LateWrites, Plan};
-use convoy_runtime::{StoreKey, store_key};
+use convoy_runtime::{Sharded as _, StoreKey, store_key};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
@@ -23,7 +23,7 @@ use crate::host::HostError;
 const SHORTEST_WAIT: Duration = Duration::from_secs(30);
 
 /// By Release and Cluster.
-type Key = (StoreKey, String);
+type Key = (StoreKey, StoreKey);
 
 /// What this process knows of unanswered requests, for the inventories that name any.
 #[derive(Debug, Default)]
@@ -190,17 +190,16 @@ impl Releases {
     /// Looks for what unanswered requests created after it was seen to be gone, when it is time to, and removes it.
     /// Answers with the time to the next look.
     pub(crate) async fn look_for_late_writes(&self, look: Look<'_>) -> Result<Option<Duration>, HostError> {
-        let id = InventoryId::of(look.release, &look.release.spec.cluster_ref.name);
+        let id = InventoryId::of(look.release, &look.release.shard_key());
         let until_next = |entries: &[Entry]| {
             (tombstones(entries) > 0).then(|| self.until_late_look(&id, look.ownership).0)
         };
         let cached = self.cached_inventory(&id).entries();
-        let cluster = StoreKey::new(id.namespace.as_str(), id.cluster.as_str());
         if tombstones(&cached) == 0 {
             return Ok(None);
         }
         let is_due = self.late_writes(&id, look.ownership, &cached) != LateWrites::Possible;
-        let Some(connected) = self.target(&cluster, look.ownership).filter(|_| is_due) else {
+        let Some(connected) = self.target(&id.cluster, look.ownership).filter(|_| is_due) else {
             return Ok(until_next(&cached));
         };
         let mut inventory = self.fresh_inventory(&id).await?;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use convoy_api::{Release, reason};
 use convoy_apply::Ownership;
-use convoy_runtime::{EventKind, StoreKey};
+use convoy_runtime::{EventKind, Sharded as _, StoreKey};
 
 use super::Releases;
 use super::delete::Deletion;
-use super::index::Place;
+use super::index::{Place, called};
 use crate::host::HostError;
 
 /// An inventory on a cluster of this replica that a Release does not name (any more), with the term of the
@@ -39,7 +39,7 @@ fn is_left(now: Option<&Release>, place: &Place) -> bool {
     let Some(now) = now else { return false };
     let is_of_it = now.metadata.uid.as_ref() == Some(&place.uid);
     let is_deleted = now.metadata.deletion_timestamp.is_some();
-    let has_moved = now.spec.cluster_ref.name != place.cluster;
+    let has_moved = now.shard_key() != place.cluster;
     // While it is suspended, what is on targets stays.
     is_of_it && has_moved && (is_deleted || !now.spec.is_suspended())
 }
@@ -50,15 +50,13 @@ impl Releases {
     pub(crate) fn left(&self, key: &StoreKey, release: Option<&Release>) -> Vec<Left> {
         let is_named = |place: &Place| {
             release.is_some_and(|release| {
-                release.spec.cluster_ref.name == place.cluster
-                    && release.metadata.uid.as_ref() == Some(&place.uid)
+                release.shard_key() == place.cluster && release.metadata.uid.as_ref() == Some(&place.uid)
             })
         };
         let places = self.index.places(key).into_iter().filter(|place| !is_named(place));
         places
             .filter_map(|place| {
-                let cluster = StoreKey::new(key.namespace.as_str(), place.cluster.as_str());
-                let ownership = self.duties.begin(self.duties.shard_of(&cluster)).ok()?;
+                let ownership = self.duties.begin(self.duties.shard_of(&place.cluster)).ok()?;
                 Some(Left { place, ownership })
             })
             .collect()
@@ -87,11 +85,12 @@ impl Releases {
                     continue;
                 }
                 Some(Deletion::Done) | None => {
-                    tracing::info!(release = %key, cluster = place.cluster, "removed from a cluster that it left");
+                    tracing::info!(release = %key, cluster = %place.cluster, "removed from a cluster that it left");
                     continue;
                 }
             };
-            let message = format!("on the Cluster {}, which the Release left: {message}", place.cluster);
+            let cluster = called(&place.cluster, &key.namespace);
+            let message = format!("on the Cluster {cluster}, which the Release left: {message}");
             if !self.duties.is_open(self.shard_of(release)) {
                 // The status is written by who owns the cluster that the Release names now.
                 let event = (EventKind::Warning, reason::PRUNE_FAILED, message.as_str());
@@ -113,6 +112,7 @@ mod tests {
 
     fn release(cluster: &str, uid: &str) -> Release {
         let mut release = Release::default();
+        release.metadata.namespace = Some("team".to_owned());
         release.metadata.uid = Some(uid.to_owned());
         release.spec.cluster_ref.name = cluster.to_owned();
         release
@@ -120,10 +120,13 @@ mod tests {
 
     #[test]
     fn sc05_only_what_the_release_certainly_left_is_removed() {
-        let place = Place { cluster: "a".to_owned(), uid: "1".to_owned() };
+        let place = Place { cluster: StoreKey::new("team", "a"), uid: "1".to_owned() };
         let moved = release("b", "1");
         assert!(is_left(Some(&moved), &place));
         assert!(!is_left(Some(&release("a", "1")), &place), "it came back");
+        let mut elsewhere = release("a", "1");
+        elsewhere.spec.cluster_ref.namespace = Some("fleet".to_owned());
+        assert!(is_left(Some(&elsewhere), &place), "another namespace has a Cluster of the name");
         assert!(!is_left(Some(&release("b", "2")), &place), "it is another Release of the name");
         assert!(!is_left(None, &place), "its finalizer was taken away by hand");
         let mut suspended = moved;

@@ -46,6 +46,7 @@ use convoy_render::RenderStore;
 use convoy_runtime::{Clock, Store, StoreKey};
 use parking_lot::Mutex;
 
+use crate::access::Access;
 use crate::cluster::Contacts;
 use crate::duties::Duties;
 use crate::host::Host;
@@ -62,6 +63,7 @@ pub(crate) struct Releases {
     pub(crate) index: Arc<index::InventoryIndex>,
     pub(crate) dependents: Arc<dependents::Dependents>,
     pub(crate) clusters: Store<Cluster>,
+    pub(crate) access: Access,
     pub(crate) sources: Sources,
     pub(crate) targets: Targets,
     pub(crate) contacts: Contacts,

@@ -10,7 +10,7 @@ use convoy_api::{
 use convoy_apply::{Class, PruneNote};
 use convoy_plan::Reapply;
 use convoy_prepare::{PrepareError, Ready, namespace_of};
-use convoy_runtime::{Next, StoreKey};
+use convoy_runtime::{Next, Sharded as _, StoreKey};
 
 use super::decide::{DriftAction, HealthGate, Hold, health_gate};
 use super::deliver::{Delivered, Delivery, DeliveryFailure};
@@ -21,12 +21,16 @@ use super::left::{Cleared, Left};
 use super::reconcile::{WAIT, at_the_latest};
 use super::status::{self, BundleFacts, Course, Reached, Trouble, has_succeeded};
 use super::{Look, Memory, Releases};
+use crate::access::Allowed;
 use crate::host::{HostError, in_words};
 use crate::sources::Unresolved;
 use crate::targets::Connected;
 
 /// When a rollback that was decided begins: at once.
 const AT_ONCE: Next = Next::Wait(Duration::from_millis(50));
+
+/// When to look again while the labels of namespaces are not known.
+const LABELS: Duration = Duration::from_secs(1);
 
 /// Where a look ends that comes to no delivery: what to say, and when to look again.
 type Stopped = Box<(Option<Reached>, Next)>;
@@ -118,7 +122,10 @@ impl Releases {
         if let Some(Awaited { reason, message, is_terminal, next }) = self.cycle_of(look) {
             return stop(Reached::Resolved { reason, message, is_terminal }, next);
         }
-        let cluster = StoreKey::new(look.key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
+        let cluster = release.shard_key();
+        if let Some((reached, next)) = self.refusal(look, &cluster) {
+            return Ok(Err(Box::new((reached, next))));
+        }
         let connected = match self.connect(look, &cluster) {
             Ok(connected) => connected,
             Err(stopped) => return Ok(Err(stopped)),
@@ -201,9 +208,39 @@ impl Releases {
         }
     }
 
+    /// What to say when the Release may not use the Cluster, or that is not known. Nothing in it tells whether there is
+    /// such a Cluster.
+    fn refusal(&self, look: Look<'_>, cluster: &StoreKey) -> Option<(Option<Reached>, Next)> {
+        let own = look.key.namespace.as_str();
+        let (reason, message, is_terminal, next) = match self.access.of(look.release, cluster, &self.clusters)
+        {
+            Allowed::Yes => return None,
+            Allowed::NotYet => return Some((None, Next::Wait(LABELS))),
+            Allowed::NotKnown => {
+                let message = format!(
+                    "whether the namespace {own} may use Clusters of {} is not known: the labels of namespaces cannot \
+                     be read; let the controller-manager get, list and watch namespaces",
+                    cluster.namespace
+                );
+                (reason::DEPENDENCY_NOT_READY, message, false, Next::Wait(LABELS))
+            }
+            Allowed::No => {
+                let message = format!(
+                    "no Cluster {} in the namespace {} lets Releases of the namespace {own} use it: its \
+                     spec.allowedNamespaces has to choose {own} by its labels; nothing is delivered, and what was \
+                     stays",
+                    cluster.name, cluster.namespace
+                );
+                // Labels and selectors that change bring the next look.
+                (reason::CLUSTER_NOT_ALLOWED, message, true, Next::Done)
+            }
+        };
+        Some((Some(Reached::Resolved { reason, message, is_terminal }), next))
+    }
+
     /// Whether the delivery of a bundle was begun on a cluster.
     fn is_begun(&self, look: Look<'_>, cluster: &StoreKey, status: &ReleaseStatus, bundle: &str) -> bool {
-        let inventory = self.cached_inventory(&InventoryId::of(look.release, &cluster.name));
+        let inventory = self.cached_inventory(&InventoryId::of(look.release, cluster));
         inventory.bundle_digest() == bundle || status.bundle_digest.as_deref() == Some(bundle)
     }
 
@@ -318,7 +355,7 @@ impl Releases {
             Err(undesired) => undesired,
         };
         // What is under way on this very cluster goes on: its health is judged, and what failed is tried again.
-        let inventory = self.cached_inventory(&InventoryId::of(look.release, &cluster.name));
+        let inventory = self.cached_inventory(&InventoryId::of(look.release, cluster));
         let under_way = status.history.first().filter(|newest| {
             newest.outcome != convoy_api::Outcome::Succeeded
                 && newest.bundle_digest == inventory.bundle_digest()

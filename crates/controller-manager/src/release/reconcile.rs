@@ -7,7 +7,7 @@ use convoy_api::{
     ConditionStatus, Release, ReleaseStatus, condition_status, condition_type, finalizer, find_condition,
     reason,
 };
-use convoy_runtime::{EventKind, Next, StoreKey};
+use convoy_runtime::{EventKind, Next, Sharded as _, StoreKey};
 
 use super::decide::Hold;
 use super::delete::Deletion;
@@ -66,8 +66,7 @@ impl Releases {
 
     /// The shard of the cluster that a Release names.
     pub(crate) fn shard_of(&self, release: &Release) -> u32 {
-        let namespace = release.metadata.namespace.clone().unwrap_or_default();
-        self.duties.shard_of(&StoreKey::new(namespace, release.spec.cluster_ref.name.as_str()))
+        self.duties.shard_of(&release.shard_key())
     }
 
     fn answer(&self, key: &StoreKey, looked: Result<Next, HostError>) -> Next {
@@ -88,7 +87,7 @@ impl Releases {
         self.refuse_later_status(look)?;
         let memory = self.recall(look);
         // What is in the way may be a target: that it comes or goes is a reason to try again.
-        let named = StoreKey::new(look.key.namespace.as_str(), look.release.spec.cluster_ref.name.as_str());
+        let named = look.release.shard_key();
         let attempt = format!(
             "delete {} {} {}",
             look.release.metadata.generation.unwrap_or_default(),

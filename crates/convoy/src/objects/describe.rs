@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Event;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Describe;
+use super::forget::named_cluster;
 use super::server::Server;
 use super::what::parse;
 use crate::terminal::{Cell, Colour, Display, Table};
@@ -95,7 +96,7 @@ fn text(
 
 fn release(page: &mut Page, object: &Value) {
     let of = |pointer: &str| object.pointer(pointer).map(plain).unwrap_or_default();
-    page.field("Cluster", &of("/spec/clusterRef/name"));
+    page.field("Cluster", &named_cluster(object));
     let source = [
         ("GitRepository", "git/repositoryRef", &["path"][..]),
         ("HelmRegistry", "helm/registryRef", &["chart", "version"]),

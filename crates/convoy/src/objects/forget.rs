@@ -96,13 +96,39 @@ pub(super) async fn inventories(server: &Server, release: &DynamicObject) -> any
     list(server, release, &ListParams::default().labels(&labels)).await
 }
 
-/// All inventories of Releases on a Cluster.
+/// All inventories of Releases on a Cluster: also those of other namespaces, as far as they may be read.
 async fn inventories_on(server: &Server, cluster: &DynamicObject) -> anyhow::Result<Vec<Value>> {
-    let all = list(server, cluster, &ListParams::default()).await?;
-    let name = cluster.metadata.name.as_deref();
-    let is_there =
-        |inventory: &Value| inventory.pointer("/spec/clusterRef/name").and_then(Value::as_str) == name;
-    Ok(all.into_iter().filter(is_there).collect())
+    let info = parse(&["releaseinventories".to_owned()])?.remove(0).info;
+    let all = match server.api_everywhere(&info).list(&ListParams::default()).await {
+        Ok(listed) => listed
+            .items
+            .iter()
+            .map(|item| serde_json::to_value(item).context("reading an inventory"))
+            .collect::<anyhow::Result<Vec<_>>>()?,
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            list(server, cluster, &ListParams::default()).await?
+        }
+        Err(error) => return Err(error).context("listing releaseinventories"),
+    };
+    let own = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    Ok(all.into_iter().filter(|inventory| cluster_of(inventory) == (own, name)).collect())
+}
+
+/// Namespace and name of the Cluster that an object names.
+fn cluster_of(object: &Value) -> (&str, &str) {
+    let of = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let namespace = of("/spec/clusterRef/namespace").or_else(|| of("/metadata/namespace"));
+    (namespace.unwrap_or_default(), of("/spec/clusterRef/name").unwrap_or_default())
+}
+
+/// The Cluster that an object names, with its namespace when that is another one.
+pub(super) fn named_cluster(object: &Value) -> String {
+    let own = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+    match cluster_of(object) {
+        (namespace, name) if namespace == own => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
 }
 
 async fn list(server: &Server, beside: &DynamicObject, params: &ListParams) -> anyhow::Result<Vec<Value>> {
@@ -118,9 +144,8 @@ pub(super) fn listed(inventories: &[Value]) -> BTreeMap<String, Vec<[String; 3]>
         let of = |value: &Value, name: &str| {
             value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
-        let cluster = inventory.pointer("/spec/clusterRef/name").and_then(Value::as_str).unwrap_or_default();
         let entries = inventory.pointer("/spec/entries").and_then(Value::as_array);
-        let objects = by_cluster.entry(cluster.to_owned()).or_default();
+        let objects = by_cluster.entry(named_cluster(inventory)).or_default();
         for entry in
             entries.into_iter().flatten().filter(|entry| entry.get("gone") != Some(&Value::Bool(true)))
         {

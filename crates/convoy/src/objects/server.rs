@@ -81,6 +81,11 @@ impl Server {
         Api::namespaced_with(self.client.clone(), namespace, &resource(info))
     }
 
+    /// Objects of all namespaces.
+    pub(super) fn api_everywhere(&self, info: &KindInfo) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource(info))
+    }
+
     /// What to list or watch.
     pub(super) fn params(&self) -> ListParams {
         let params = ListParams::default().limit(PAGE);

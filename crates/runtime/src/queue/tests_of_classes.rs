@@ -12,7 +12,7 @@ fn class_of(key: u8) -> Option<u8> {
 }
 
 fn queue() -> Queue<u8> {
-    let limit = ClassLimit { class_of: Arc::new(|key: &u8| class_of(*key)), at_a_time: AT_A_TIME };
+    let limit = ClassLimit::fixed(|key: &u8| class_of(*key), AT_A_TIME);
     Queue::new(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(4) }).with_limit(limit)
 }
 
@@ -46,8 +46,7 @@ fn a_key_whose_class_changed_while_it_was_set_aside_leaves_the_others_their_turn
         let is_moved = *key == 3 && now_moved.load(std::sync::atomic::Ordering::Relaxed);
         Some(if is_moved { 200 } else { 100 })
     };
-    let mut queue: Queue<u8> =
-        Queue::new(Backoff::default()).with_limit(ClassLimit { class_of: Arc::new(class_of), at_a_time: 1 });
+    let mut queue: Queue<u8> = Queue::new(Backoff::default()).with_limit(ClassLimit::fixed(class_of, 1));
     for key in [1, 2, 3, 4] {
         queue.add(key);
     }
@@ -68,8 +67,7 @@ fn keys_that_are_set_aside_are_not_gone_through_again_and_again() {
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Some(u32::from(*key >= 10_000))
     };
-    let mut queue: Queue<u32> =
-        Queue::new(Backoff::default()).with_limit(ClassLimit { class_of: Arc::new(class_of), at_a_time: 4 });
+    let mut queue: Queue<u32> = Queue::new(Backoff::default()).with_limit(ClassLimit::fixed(class_of, 4));
     (0..10_000).for_each(|key| queue.add(key));
     let now = Duration::ZERO;
     while queue.next(now).is_some() {}
@@ -190,4 +188,41 @@ proptest! {
         prop_assert!(model.ready.is_empty() && queue.is_idle());
         prop_assert!(queue.classes.is_empty() && queue.open.is_empty() && queue.keys.is_empty());
     }
+}
+
+#[test]
+fn the_room_of_a_class_can_change() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let room = Arc::new(AtomicUsize::new(1));
+    let asked = Arc::clone(&room);
+    let limit = ClassLimit {
+        class_of: Arc::new(|key: &u8| Some(100 + key % 2)),
+        at_a_time: Arc::new(move |class| if *class == 100 { asked.load(Ordering::Relaxed) } else { 1 }),
+    };
+    let mut queue: Queue<u8> = Queue::new(Backoff::default()).with_limit(limit);
+    for key in [2, 4, 6, 8, 10, 1, 3] {
+        queue.add(key);
+    }
+    let now = Duration::ZERO;
+    assert_eq!([queue.next(now), queue.next(now), queue.next(now)], [Some(2), Some(1), None]);
+    room.store(3, Ordering::Relaxed);
+    queue.room_changed(&100);
+    assert_eq!([queue.next(now), queue.next(now), queue.next(now)], [Some(4), Some(6), None]);
+    room.store(1, Ordering::Relaxed);
+    queue.room_changed(&100);
+    queue.done(&2);
+    queue.done(&4);
+    assert_eq!(queue.next(now), None, "what runs already fills it");
+    queue.done(&6);
+    assert_eq!([queue.next(now), queue.next(now)], [Some(8), None]);
+    // Nobody said that it changed: the next end shows it.
+    room.store(2, Ordering::Relaxed);
+    queue.done(&8);
+    assert_eq!([queue.next(now), queue.next(now)], [Some(10), None]);
+    for key in [10, 1] {
+        queue.done(&key);
+    }
+    assert_eq!(queue.next(now), Some(3));
+    queue.done(&3);
+    assert!(queue.is_idle() && queue.classes.is_empty() && queue.open.is_empty());
 }
