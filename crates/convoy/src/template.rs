@@ -5,7 +5,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use convoy_helm::{Chart, Entropy, Environment, LoadError, TemplateFlags, template};
+use convoy_helm::{
+    Chart, Entropy, Environment, LoadError, TemplateError, TemplateFlags, output_files, template,
+    template_rendered,
+};
 use jiff::Timestamp;
 
 /// A chart with more files or bytes than this is refused, as Helm refuses larger archives.
@@ -72,6 +75,47 @@ pub(crate) struct Arguments {
     /// Accepted as Helm does; without a NAME the name is release-name in any case.
     #[arg(short = 'g', long)]
     generate_name: bool,
+    /// Write the files of the rendered templates below this folder instead of printing them.
+    #[arg(long, value_name = "FOLDER")]
+    output_dir: Option<PathBuf>,
+    /// With --output-dir: below a folder of the release's name.
+    #[arg(long)]
+    release_name: bool,
+    #[command(flatten)]
+    _accepted: Accepted,
+}
+
+/// Flags of `helm template` that change nothing of what it prints: scripts give them.
+#[derive(Debug, clap::Args)]
+struct Accepted {
+    #[arg(long, hide = true)]
+    create_namespace: bool,
+    #[arg(long, hide = true)]
+    debug: bool,
+    #[arg(long, hide = true)]
+    dependency_update: bool,
+    #[arg(long, hide = true)]
+    description: Option<String>,
+    #[arg(long, hide = true)]
+    disable_openapi_validation: bool,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "client", value_parser = ["client", "true", "none"])]
+    dry_run: Option<String>,
+    #[arg(long, hide = true)]
+    kube_context: Option<String>,
+    #[arg(long, hide = true)]
+    kubeconfig: Option<String>,
+    #[arg(short, long, hide = true)]
+    labels: Vec<String>,
+    #[arg(long, hide = true)]
+    replace: bool,
+    #[arg(long, hide = true)]
+    skip_crds: bool,
+    #[arg(long, hide = true)]
+    timeout: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "watcher")]
+    wait: Option<String>,
+    #[arg(long, hide = true)]
+    wait_for_jobs: bool,
 }
 
 impl Arguments {
@@ -110,23 +154,24 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
             _ => format!("open {file}: {error}"),
         })
     };
-    let path = Path::new(chart);
-    if !path.exists() {
-        eprintln!("Error: path {chart:?} not found");
-        return Ok(ExitCode::FAILURE);
-    }
-    let files = match read_chart(path) {
+    let files = match read_chart(Path::new(chart)) {
         Ok(files) => files,
         Err(error) => {
-            eprintln!("Error: reading the chart {chart}: {error:#}");
+            eprintln!("Error: {error}");
             return Ok(ExitCode::FAILURE);
         }
     };
     let flags = arguments.flags();
     let mut environment = Environment::new(now, SystemEntropy);
-    let rendered = flags
-        .release_name(name, &mut environment)
-        .and_then(|name| template(&name, &flags, &mut read, || files.load(), &mut environment));
+    let rendered = flags.release_name(name, &mut environment).and_then(|name| match &arguments.output_dir {
+        None => template(&name, &flags, &mut read, || files.load(), &mut environment),
+        Some(folder) => {
+            let rendered = template_rendered(&name, &flags, &mut read, || files.load(), &mut environment)?;
+            let files = output_files(&rendered, &flags)?;
+            let below = arguments.release_name.then_some(name.as_str());
+            write_files(folder, below, &files).map_err(TemplateError::ReadFile)
+        }
+    });
     match rendered {
         Ok(output) => {
             std::io::stdout().write_all(&output)?;
@@ -141,6 +186,28 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
     }
 }
 
+/// Writes files below a folder, and answers with what Helm says about it. A file that several documents come from
+/// gets them all.
+fn write_files(folder: &Path, below: Option<&str>, files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
+    let mut said = Vec::new();
+    let mut written = std::collections::BTreeSet::new();
+    for (path, text) in files {
+        let path = match below {
+            Some(name) => folder.join(name).join(path),
+            None => folder.join(path),
+        };
+        let failed = |error: std::io::Error| format!("open {}: {error}", path.display());
+        fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(failed)?;
+        let is_new = written.insert(path.clone());
+        let mut options = fs::OpenOptions::new();
+        options.create(true).write(true).truncate(is_new).append(!is_new);
+        options.open(&path).and_then(|mut file| file.write_all(text)).map_err(failed)?;
+        said.extend_from_slice(format!("wrote {}\n", path.display()).as_bytes());
+    }
+    said.push(b'\n');
+    Ok(said)
+}
+
 /// Randomness as Helm has it: every run draws anew.
 struct SystemEntropy;
 
@@ -151,13 +218,13 @@ impl Entropy for SystemEntropy {
 }
 
 /// A chart's bytes, read but not understood yet.
-enum ChartFiles {
+pub(crate) enum ChartFiles {
     Archive(Vec<u8>),
     Folder(Vec<(String, Vec<u8>)>),
 }
 
 impl ChartFiles {
-    fn load(self) -> Result<Chart, LoadError> {
+    pub(crate) fn load(self) -> Result<Chart, LoadError> {
         match self {
             Self::Archive(bytes) => Chart::load_archive(&bytes),
             Self::Folder(files) => Chart::load(files),
@@ -165,7 +232,22 @@ impl ChartFiles {
     }
 }
 
-fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
+/// Reads a chart from a folder or an archive.
+///
+/// # Errors
+/// What is printed then.
+pub(crate) fn read_chart(path: &Path) -> Result<ChartFiles, String> {
+    let chart = path.display();
+    if !path.exists() {
+        return Err(format!("path {:?} not found", chart.to_string()));
+    }
+    read_files(path).map_err(|error| match error.downcast::<BrokenLink>() {
+        Ok(link) => link.to_string(),
+        Err(error) => format!("reading the chart {chart}: {error:#}"),
+    })
+}
+
+fn read_files(path: &Path) -> anyhow::Result<ChartFiles> {
     if path.is_file() {
         let length = fs::metadata(path)?.len();
         anyhow::ensure!(length <= MAX_BYTES, "it has {length} bytes, more than {MAX_BYTES}");
@@ -180,7 +262,11 @@ fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
             let entry = entry?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             // Follows links, as Helm does for a chart on the user's own disk.
-            let metadata = fs::metadata(entry.path())?;
+            let metadata = match fs::metadata(entry.path()) {
+                Ok(metadata) => metadata,
+                Err(_) if entry.file_type()?.is_symlink() => anyhow::bail!(broken_link(&entry.path())?),
+                Err(error) => return Err(error.into()),
+            };
             if metadata.is_dir() {
                 folders.push((entry.path(), format!("{name}/"), depth + 1));
             } else if metadata.is_file() {
@@ -192,4 +278,29 @@ fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
         }
     }
     Ok(ChartFiles::Folder(files))
+}
+
+/// A link that leads nowhere; displays Helm's text.
+#[derive(Debug, thiserror::Error)]
+#[error("error evaluating symlink {}: lstat {}: no such file or directory", .link.display(), .missing.display())]
+struct BrokenLink {
+    link: PathBuf,
+    /// The first part of what it leads to that is not there.
+    missing: PathBuf,
+}
+
+fn broken_link(link: &Path) -> std::io::Result<BrokenLink> {
+    let mut target = link.parent().unwrap_or(link).to_path_buf();
+    for part in fs::read_link(link)?.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                target.pop();
+            }
+            std::path::Component::CurDir => {}
+            part => target.push(part),
+        }
+    }
+    let missing = target.ancestors().take_while(|path| fs::symlink_metadata(path).is_err()).last();
+    let missing = missing.unwrap_or(&target).to_path_buf();
+    Ok(BrokenLink { link: link.to_path_buf(), missing })
 }

@@ -27,6 +27,7 @@ mod path_match;
 mod render;
 mod schema;
 pub mod semver;
+mod show;
 mod strvals;
 mod template;
 mod tree;
@@ -43,6 +44,9 @@ pub use manifest::{Hook, HookEvent, Manifest, ManifestError};
 pub use metadata::{Dependency, ImportValues, Maintainer, Metadata, MetadataError};
 pub use render::{ReleaseOptions, RenderError, Rendered, render};
 pub use schema::SchemaError;
+pub use show::{Part, show};
 pub use strvals::{SetError, set_text};
-pub use template::{TemplateError, TemplateFlags, check_installable, check_name, template};
+pub use template::{
+    TemplateError, TemplateFlags, check_installable, check_name, output_files, template, template_rendered,
+};
 pub use values::{Data, Values, ValuesError, lay_over, read_values};

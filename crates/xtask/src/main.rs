@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
+mod helm_diff;
 mod kubernetes;
 mod proofs;
 mod protobuf;
@@ -32,6 +33,8 @@ enum Command {
     DeadClusters(proofs::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
     HaRounds(proofs::Arguments),
+    /// Render every chart under a folder with the real helm and with convoy, and compare.
+    HelmDiff(helm_diff::Arguments),
     /// Measure what Releases in trouble cost the others.
     Isolation(proofs::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
@@ -66,6 +69,7 @@ fn run() -> anyhow::Result<bool> {
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
+        Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
