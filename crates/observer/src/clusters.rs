@@ -122,22 +122,18 @@ async fn origin(
     Ok((Some(bytes), made_of))
 }
 
-async fn client_from(kubeconfig: Option<&[u8]>, identity: &ProcessIdentity) -> Result<Client, NoClient> {
-    Ok(match kubeconfig {
-        Some(bytes) => target_client(bytes, identity).await?,
-        None => in_cluster_client(identity)?,
-    })
-}
-
-/// A client of a cluster, and what it is made of.
+/// A client of a cluster that keeps to its limits, and what it is made of.
 pub(crate) async fn client_of(
     host: &Client,
     identity: &ProcessIdentity,
+    clock: Arc<dyn Clock>,
     key: &StoreKey,
     cluster: &Cluster,
 ) -> Result<(Client, Origin), NoClient> {
     let (kubeconfig, made_of) = origin(host, key, cluster).await?;
-    Ok((client_from(kubeconfig.as_deref(), identity).await?, made_of))
+    let pacer = Pacer::unlimited(clock);
+    pacer.set(cluster.spec.rate());
+    Ok((paced_client(kubeconfig.as_deref(), identity, pacer).await?, made_of))
 }
 
 impl Clusters {

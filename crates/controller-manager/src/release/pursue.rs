@@ -190,7 +190,7 @@ impl Releases {
         status: &ReleaseStatus,
         digest: &str,
     ) -> Option<Stopped> {
-        let inventory = self.cached_inventory(&InventoryId::of(look.release, &cluster.name));
+        let inventory = self.cached_inventory(&InventoryId::of(look.release, cluster));
         let is_named = status.bundle_digest.as_deref() == Some(digest)
             || status.history.iter().any(|entry| entry.bundle_digest == digest);
         if is_named && inventory.bundle_digest() == digest {

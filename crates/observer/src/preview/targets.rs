@@ -63,7 +63,8 @@ impl PreviewTargets {
         cluster: &Cluster,
         ownership: &Arc<dyn Ownership>,
     ) -> Result<Seen, NotSeen> {
-        let (client, made_of) = client_of(&self.host, &self.identity, key, cluster).await?;
+        let (client, made_of) =
+            client_of(&self.host, &self.identity, Arc::clone(&self.clock), key, cluster).await?;
         let target = Target::new(client, Arc::clone(ownership));
         let now = self.clock.monotonic();
         let known = {
