@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::needless_pass_by_value,
     reason = "helpers of tests fail by panicking, and make objects as others do"
 )]
 

@@ -160,7 +160,7 @@ pub(crate) async fn collect<S: Shelf>(
                 };
                 let age = age(now, object.written);
                 let verdict = verdict(place, references.has(folder, &digest), age, terms.grace);
-                let name: Path = folder_path.parts().chain(object.name.parts().last()).collect();
+                let name: Path = folder_path.parts().chain(object.name.parts().next_back()).collect();
                 match verdict {
                     Verdict::Keep => collected.kept += 1,
                     _ if changes.len() >= MOST_CHANGES => collected.is_partial = true,

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_digest_that_a_status_names_is_a_reference() {
-        let digest = |number: u8| format!("sha256:{:064x}", number);
+        let digest = |number: u8| format!("sha256:{number:064x}");
         let status = json!({
             "bundleDigest": digest(1), "observedBundleDigest": digest(2),
             "history": [{"bundleDigest": digest(3)}, {"bundleDigest": digest(4)}],
