@@ -24,6 +24,12 @@ impl SecretValues {
     pub fn of(texts: &[ValuesText]) -> Self {
         let mut secrets = Self::default();
         for text in texts.iter().filter(|text| text.is_secret) {
+            // What goes to a path goes there as it is.
+            if text.target_path.is_some() {
+                let whole = String::from_utf8_lossy(&text.text).into_owned();
+                secrets.learn(&Values::from([("".into(), Data::String(whole.into()))]));
+                continue;
+            }
             match read_values(&text.text) {
                 Ok(values) => secrets.learn(&values),
                 // What is no YAML is not shown either.
@@ -84,7 +90,12 @@ mod tests {
 
     #[test]
     fn what_is_in_base64_is_masked_too_and_what_is_no_secret_is_not() {
-        let text = |text: &str, is_secret| ValuesText { from: String::new(), text: text.into(), is_secret };
+        let text = |text: &str, is_secret| ValuesText {
+            from: String::new(),
+            text: text.into(),
+            target_path: None,
+            is_secret,
+        };
         let secrets =
             SecretValues::of(&[text("a: CANARY-1", true), text("b: plain", false), text("[", true)]);
         let encoded = STANDARD.encode("CANARY-1");

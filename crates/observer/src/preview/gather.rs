@@ -18,7 +18,7 @@ use convoy_prepare::{
     renewed, scope,
 };
 use convoy_render::SecretValues;
-use convoy_runtime::StoreKey;
+use convoy_runtime::{Sharded as _, StoreKey};
 
 use super::Previews;
 use super::targets::Seen;
@@ -107,7 +107,12 @@ impl Previews {
         secrets: &mut SecretValues,
     ) -> Result<(), PreviewProblem> {
         let Gathered { key, release, ownership } = gathered;
-        let cluster_key = StoreKey::new(key.namespace.as_str(), release.spec.cluster_ref.name.as_str());
+        let cluster_key = release.shard_key();
+        if cluster_key.namespace != key.namespace {
+            // Only who reads namespaces could tell whether the Cluster lets this one.
+            let message = "the Cluster is of another namespace, and such Releases cannot be previewed yet";
+            return Err(problem(reason::CLUSTER_NOT_ALLOWED, message.to_owned()));
+        }
         let Some(cluster) = self.clusters.get(&cluster_key) else {
             let message =
                 format!("there is no Cluster {cluster_key}, which spec.clusterRef names; create it");
