@@ -1,4 +1,6 @@
 //! Schemas made ready: references resolved, patterns compiled, each checked against its metaschema.
+//!
+//! Long because each keyword of JSON Schema is a case of one match, and drafts differ in few of them.
 
 use super::format::Format;
 use super::uri::{decode, encode, escape, join, scheme, split, unescape};

@@ -138,7 +138,7 @@ impl Previews {
         match (shard, &holder) {
             (Some(shard), Some(holder)) => message.push_str(&format!("; {holder} owns its shard {shard}")),
             (Some(shard), None) => {
-                message.push_str(&format!("; nobody is seen to own its shard {shard} now"))
+                message.push_str(&format!("; nobody is seen to own its shard {shard} now"));
             }
             (None, _) => message.push_str(" or does not know it yet"),
         }
