@@ -13,6 +13,7 @@ mod rollback;
 mod sandbox;
 mod sharding;
 mod shards;
+mod show;
 mod standalone;
 mod template;
 mod terminal;
@@ -51,6 +52,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // These need no runtime and no logs.
     match &arguments.command {
         Command::Template(template) => return template::run(template, Timestamp::now()),
+        Command::Show(arguments) => return show::run(arguments),
         Command::Completion(completion) => {
             let mut command = Arguments::command();
             clap_complete::generate(completion.shell, &mut command, "convoy", &mut std::io::stdout());

@@ -110,15 +110,10 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
             _ => format!("open {file}: {error}"),
         })
     };
-    let path = Path::new(chart);
-    if !path.exists() {
-        eprintln!("Error: path {chart:?} not found");
-        return Ok(ExitCode::FAILURE);
-    }
-    let files = match read_chart(path) {
+    let files = match read_chart(Path::new(chart)) {
         Ok(files) => files,
         Err(error) => {
-            eprintln!("Error: reading the chart {chart}: {error:#}");
+            eprintln!("Error: {error}");
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -151,13 +146,13 @@ impl Entropy for SystemEntropy {
 }
 
 /// A chart's bytes, read but not understood yet.
-enum ChartFiles {
+pub(crate) enum ChartFiles {
     Archive(Vec<u8>),
     Folder(Vec<(String, Vec<u8>)>),
 }
 
 impl ChartFiles {
-    fn load(self) -> Result<Chart, LoadError> {
+    pub(crate) fn load(self) -> Result<Chart, LoadError> {
         match self {
             Self::Archive(bytes) => Chart::load_archive(&bytes),
             Self::Folder(files) => Chart::load(files),
@@ -165,7 +160,22 @@ impl ChartFiles {
     }
 }
 
-fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
+/// Reads a chart from a folder or an archive.
+///
+/// # Errors
+/// What is printed then.
+pub(crate) fn read_chart(path: &Path) -> Result<ChartFiles, String> {
+    let chart = path.display();
+    if !path.exists() {
+        return Err(format!("path {:?} not found", chart.to_string()));
+    }
+    read_files(path).map_err(|error| match error.downcast::<BrokenLink>() {
+        Ok(link) => link.to_string(),
+        Err(error) => format!("reading the chart {chart}: {error:#}"),
+    })
+}
+
+fn read_files(path: &Path) -> anyhow::Result<ChartFiles> {
     if path.is_file() {
         let length = fs::metadata(path)?.len();
         anyhow::ensure!(length <= MAX_BYTES, "it has {length} bytes, more than {MAX_BYTES}");
@@ -180,7 +190,11 @@ fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
             let entry = entry?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             // Follows links, as Helm does for a chart on the user's own disk.
-            let metadata = fs::metadata(entry.path())?;
+            let metadata = match fs::metadata(entry.path()) {
+                Ok(metadata) => metadata,
+                Err(_) if entry.file_type()?.is_symlink() => anyhow::bail!(broken_link(&entry.path())?),
+                Err(error) => return Err(error.into()),
+            };
             if metadata.is_dir() {
                 folders.push((entry.path(), format!("{name}/"), depth + 1));
             } else if metadata.is_file() {
@@ -192,4 +206,29 @@ fn read_chart(path: &Path) -> anyhow::Result<ChartFiles> {
         }
     }
     Ok(ChartFiles::Folder(files))
+}
+
+/// A link that leads nowhere; displays Helm's text.
+#[derive(Debug, thiserror::Error)]
+#[error("error evaluating symlink {}: lstat {}: no such file or directory", .link.display(), .missing.display())]
+struct BrokenLink {
+    link: PathBuf,
+    /// The first part of what it leads to that is not there.
+    missing: PathBuf,
+}
+
+fn broken_link(link: &Path) -> std::io::Result<BrokenLink> {
+    let mut target = link.parent().unwrap_or(link).to_path_buf();
+    for part in fs::read_link(link)?.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                target.pop();
+            }
+            std::path::Component::CurDir => {}
+            part => target.push(part),
+        }
+    }
+    let missing = target.ancestors().take_while(|path| fs::symlink_metadata(path).is_err()).last();
+    let missing = missing.unwrap_or(&target).to_path_buf();
+    Ok(BrokenLink { link: link.to_path_buf(), missing })
 }

@@ -159,7 +159,7 @@ struct Exec<'e, 'r> {
 
 impl<'e> Exec<'e, '_> {
     fn walk_all(&mut self, frame: &mut Frame<'e>, dot: &Reflected, body: &'e [Node]) -> Run<Flow> {
-        stack::ensure(|| {
+        stack::with_stack(|| {
             for node in body {
                 match self.walk(frame, dot, node)? {
                     Flow::Next => {}
@@ -363,7 +363,7 @@ impl<'e> Exec<'e, '_> {
             }
             ExprKind::Pipe(pipe) => {
                 not_a_function(frame, args, &last)?;
-                stack::ensure(|| self.pipeline(frame, dot, pipe))
+                stack::with_stack(|| self.pipeline(frame, dot, pipe))
             }
             ExprKind::Variable { id, name, fields } => {
                 frame.at = At::Expr(first);
@@ -420,7 +420,7 @@ impl<'e> Exec<'e, '_> {
                 }
                 self.field_chain(frame, dot, &value, expr, fields, &[], Reflected::Missing)
             }
-            ExprKind::Pipe(pipe) => stack::ensure(|| self.pipeline(frame, dot, pipe)),
+            ExprKind::Pipe(pipe) => stack::with_stack(|| self.pipeline(frame, dot, pipe)),
             ExprKind::Function { name, target } => {
                 self.function(frame, dot, expr, name, target, At::Expr(expr), &[], Reflected::Missing)
             }

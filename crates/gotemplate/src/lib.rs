@@ -43,6 +43,7 @@ pub use number::{format_float, parse_float, parse_int};
 pub use quote::{quote, quote_ascii};
 pub use rune::{decode_rune, is_digit, is_letter, is_print, runes};
 pub use session::{Limits, MissingKey, Session};
+pub use stack::with_stack;
 pub use templates::{Parsed, Templates, parse};
 pub use text::Str;
 pub use value::{Elem, Kind, List, Map, Object, Value};

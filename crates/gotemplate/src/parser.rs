@@ -164,7 +164,7 @@ impl Parser<'_> {
             return Err(self.error("max expression depth exceeded"));
         }
         self.depth += 1;
-        let result = stack::ensure(|| run(self));
+        let result = stack::with_stack(|| run(self));
         self.depth -= 1;
         result
     }

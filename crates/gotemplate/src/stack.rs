@@ -7,6 +7,6 @@ const SEGMENT: usize = 2 * 1024 * 1024;
 
 /// Runs `run` with enough stack, on a new segment when the present one nears its end. Recursion depth
 /// is limited by the callers, so the segments are too.
-pub(crate) fn ensure<T>(run: impl FnOnce() -> T) -> T {
+pub fn with_stack<T>(run: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(RED_ZONE, SEGMENT, run)
 }

@@ -5,6 +5,7 @@ use crate::ignore::{IgnoreError, IgnoreRules};
 use crate::loose::TypedError;
 use crate::metadata::{Metadata, MetadataError};
 use crate::parsed::ParsedTemplates;
+use crate::schema::CompiledSchema;
 use crate::values::{Values, ValuesError, read_values};
 use convoy_gotemplate::Str;
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub struct Chart {
     pub metadata: Metadata,
     /// values.yaml.
     pub values: Values,
+    /// The text of values.yaml.
+    pub values_text: Option<Str>,
     /// values.schema.json.
     pub schema: Option<Str>,
     /// What stands in `templates/`.
@@ -37,6 +40,7 @@ pub struct Chart {
     /// What stands in `charts/`.
     pub dependencies: Vec<Chart>,
     pub(crate) parsed: ParsedTemplates,
+    pub(crate) compiled_schema: CompiledSchema,
 }
 
 /// Why files are no chart. The texts are Helm's.
@@ -167,7 +171,10 @@ impl Chart {
         for file in files {
             match file.name.as_str() {
                 "Chart.yaml" | "Chart.lock" => {}
-                "values.yaml" => chart.values = read_values(&file.data).map_err(LoadError::Values)?,
+                "values.yaml" => {
+                    chart.values = read_values(&file.data).map_err(LoadError::Values)?;
+                    chart.values_text = Some(file.data);
+                }
                 "values.schema.json" => chart.schema = Some(file.data),
                 "requirements.yaml" => {
                     seen_metadata |= !chart.metadata.api_version.is_empty();

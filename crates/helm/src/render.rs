@@ -146,11 +146,13 @@ pub fn render(
     Ok(Rendered { manifests, hooks, crds, notes })
 }
 
+/// Whether the name of a file in `crds/` is that of a manifest.
+pub(crate) fn is_manifest(name: &str) -> bool {
+    let end = name.rsplit('/').next().unwrap_or(name).rsplit_once('.').map_or("", |(_, end)| end);
+    ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
+}
+
 fn collect_crds(node: &Node<'_>, path: &str, crds: &mut Vec<(String, Str)>) {
-    let is_manifest = |name: &str| {
-        let end = name.rsplit('/').next().unwrap_or(name).rsplit_once('.').map_or("", |(_, end)| end);
-        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
-    };
     for file in &node.chart.files {
         if file.name.starts_with("crds/") && is_manifest(&file.name) {
             crds.push((format!("{path}/{}", file.name), file.data.clone()));
@@ -201,10 +203,12 @@ impl Engine {
             let text = exec_text::parse_error(&file, &error.to_string());
             RenderError::Parse { file, line: error.line(), text }
         })?;
-        let mut session = Session::new()
-            .with_limits(release.limits)
-            .with_missing_key(MissingKey::Zero)
-            .with_host(environment);
+        let deadline = environment.deadline();
+        let mut session = Session::new().with_limits(release.limits).with_missing_key(MissingKey::Zero);
+        if let Some(passed) = &deadline {
+            session = session.with_deadline(passed.as_ref());
+        }
+        let mut session = session.with_host(environment);
         let mut rendered = BTreeMap::new();
         for path in order {
             let Some(template) = templates.get(path) else { continue };

@@ -306,3 +306,49 @@ fn charts_and_what_they_render_to_can_be_shared_by_threads() {
     shared::<Capabilities>();
     shared::<RenderError>();
 }
+
+#[test]
+fn a_render_that_is_cancelled_stops() {
+    let chart =
+        chart(&[("templates/a.yaml", "{{ range until 1000000 }}{{ range until 1000 }}{{ end }}{{ end }}")])
+            .unwrap();
+    let asked = std::rc::Rc::new(std::cell::Cell::new(0));
+    let counter = std::rc::Rc::clone(&asked);
+    let mut environment = environment().with_deadline(move || {
+        counter.set(counter.get() + 1);
+        counter.get() == 3
+    });
+    let result = render(
+        &chart,
+        &Values::new(),
+        &ReleaseOptions::default(),
+        &Capabilities::default(),
+        &mut environment,
+    );
+    let limit = match result {
+        Err(RenderError::Execute { limit, .. }) => limit,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((limit, asked.get()), (Some(convoy_gotemplate::Limit::Deadline), 3));
+}
+
+#[test]
+fn show_prints_what_helm_show_prints() {
+    let chart = chart(&[
+        (
+            "Chart.yaml",
+            "version: 0.1.0\nname: app\napiVersion: v2\nkeywords: [b, a]\nappVersion: 1.20\nmaintainers: [{name: x, email: x@y.z}]\ndependencies: [{name: d, version: '1', import-values: [e, {child: c, parent: p}]}]\n",
+        ),
+        ("values.yaml", "# why\na: 1\n"),
+        ("README.md", "# app\n"),
+        ("crds/a.yaml", "kind: A\n"),
+        ("crds/b.yaml", "---\nkind: B\n"),
+        ("charts/d/Chart.yaml", "apiVersion: v2\nname: d\nversion: 1.0.0\n"),
+        ("charts/d/crds/c.json", "{}"),
+    ])
+    .unwrap();
+    // Printed by helm v4.2.4.
+    let all = "apiVersion: v2\nappVersion: \"1.2\"\ndependencies:\n- import-values:\n  - e\n  - child: c\n    parent: p\n  name: d\n  repository: \"\"\n  version: \"1\"\nkeywords:\n- b\n- a\nmaintainers:\n- email: x@y.z\n  name: x\nname: app\nversion: 0.1.0\n\n---\n# why\na: 1\n\n---\n# app\n\n---\nkind: A\n\n---\nkind: B\n\n---\n{}\n";
+    assert_eq!(String::from_utf8(convoy_helm::show(&chart, convoy_helm::Part::All)).unwrap(), all);
+    assert_eq!(convoy_helm::show(&chart, convoy_helm::Part::Readme), b"# app\n\n");
+}

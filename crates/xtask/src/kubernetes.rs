@@ -85,6 +85,16 @@ const PROGRAMS: &[Program] = &[
             variables: &[("helm.sh/helm/v4/internal/version.version", VersionPart::Whole)],
         }),
     },
+    // The same, answering one command after the other: for `cargo xtask helm-diff`.
+    Program {
+        name: "helm-resident",
+        module: "helm",
+        package: "./resident",
+        version: Some(Version {
+            module: "helm.sh/helm/v4",
+            variables: &[("helm.sh/helm/v4/internal/version.version", VersionPart::Whole)],
+        }),
+    },
     // An OCI registry. Its own command would bring the clients of three cloud providers.
     Program { name: "registry", module: "distribution", package: ".", version: None },
 ];
@@ -111,6 +121,11 @@ pub(crate) fn build_all() -> anyhow::Result<()> {
     build_chosen(&bin_dir()?, |_| true)
 }
 
+/// Builds these programs, where they are not up to date.
+pub(crate) fn build_named(names: &[&str]) -> anyhow::Result<()> {
+    build_chosen(&bin_dir()?, |program| names.contains(&program.name))
+}
+
 fn build_chosen(bin: &Path, chosen: impl Fn(&Program) -> bool) -> anyhow::Result<()> {
     fs::create_dir_all(bin).with_context(|| format!("could not create {}", bin.display()))?;
     PROGRAMS.iter().filter(|program| chosen(program)).try_for_each(|program| build(program, bin))
@@ -122,7 +137,10 @@ fn build(program: &Program, bin: &Path) -> anyhow::Result<()> {
     let go_sum = read(&module.join("go.sum"))?;
     let flags = linker_flags(program, &go_mod)?;
 
-    let stamp = hex(&Sha256::digest([program.package, &flags, &go_mod, &go_sum].join("\0")));
+    // Programs of our own are a main.go beside the module files.
+    let main = module.join(program.package).join("main.go");
+    let own = if program.package.starts_with('.') { read(&main)? } else { String::new() };
+    let stamp = hex(&Sha256::digest([program.package, &flags, &go_mod, &go_sum, &own].join("\0")));
     let stamp_file = bin.join(format!("{}.stamp", program.name));
     let output = bin.join(program.name);
     if output.is_file() && fs::read_to_string(&stamp_file).is_ok_and(|known| known == stamp) {

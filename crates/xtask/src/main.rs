@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
+mod helm_diff;
 mod kubernetes;
 mod proofs;
 mod protobuf;
@@ -34,6 +35,8 @@ enum Command {
     HaRounds(proofs::Arguments),
     /// Measure what Releases in trouble cost the others.
     Isolation(proofs::Arguments),
+    /// Render every chart under a folder with the real helm and with convoy, and compare.
+    HelmDiff(helm_diff::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
@@ -67,6 +70,7 @@ fn run() -> anyhow::Result<bool> {
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
+        Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => return proofs::run("schemas", &arguments),

@@ -21,6 +21,14 @@ pub(super) const TIME: &str = "time.Time";
 pub(super) struct Time(pub(super) Zoned);
 
 /// Go's zero time.
+/// Whether a text is a time in a layout.
+///
+/// # Errors
+/// Go's text.
+pub(crate) fn check_time(layout: &str, text: &str) -> Result<(), String> {
+    super::date_layout::parse(layout.as_bytes(), text.as_bytes()).map(|_| ())
+}
+
 pub(super) fn zero() -> Zoned {
     let year_one = jiff::civil::date(1, 1, 1).at(0, 0, 0, 0);
     year_one.to_zoned(TimeZone::UTC).unwrap_or_default()

@@ -33,6 +33,26 @@ pub(super) fn read(text: &[u8], shape: Shape) -> Result<Value, String> {
     fit(value, shape)
 }
 
+/// Reads a schema as Go's `json.Decoder` does: of the first value that is no JSON it says the same as above, but at the
+/// end of the text.
+///
+/// # Errors
+/// Go's text.
+pub(crate) fn read_schema_json(text: &[u8]) -> Result<serde_json::Value, String> {
+    let text = String::from_utf8_lossy(text);
+    if text.trim().is_empty() {
+        return Err("EOF".to_owned());
+    }
+    serde_json::from_str(&text).map_err(|error| match read(text.as_bytes(), Shape::Any) {
+        _ if error.is_eof() => "unexpected EOF".to_owned(),
+        Err(text) if text.ends_with("after top-level value") => {
+            "invalid character after top-level value".to_owned()
+        }
+        Err(text) => text,
+        Ok(_) => error.to_string(),
+    })
+}
+
 /// Go's conversion of what was read into the wanted type.
 pub(super) fn fit(value: Value, shape: Shape) -> Result<Value, String> {
     let found = match (&value, shape) {

@@ -40,10 +40,15 @@ use std::sync::LazyLock;
 use convoy_gotemplate::Type::{Any, Bool, Float64, Int, Int64, List, Map, String, StringMap, Strings};
 use convoy_gotemplate::{Call, FuncError, Functions, Parsed, Signature, Str};
 
+pub(crate) use dates::check_time;
+pub(crate) use json_read::read_schema_json;
 pub use paths::clean;
 pub use random::Entropy;
+pub(crate) use regexes::compile_pattern;
 pub use templates::without_no_value;
+pub(crate) use urls::check_url;
 pub use yaml::Built;
+pub(crate) use yaml::yaml_text;
 
 /// What one render lends to the functions, as the host of its [`convoy_gotemplate::Session`].
 pub struct Environment {
@@ -51,6 +56,8 @@ pub struct Environment {
     entropy: Box<dyn Entropy>,
     /// The time that `now` gives.
     now: jiff::Timestamp,
+    /// Whether the render's time has run out, or nobody wants it any more.
+    deadline: Option<Rc<dyn Fn() -> bool>>,
     includes: HashMap<Str, u32>,
     parsed: HashMap<Str, Parsed>,
     regexes: HashMap<Str, Rc<regex::bytes::Regex>>,
@@ -68,10 +75,25 @@ impl Environment {
         Self {
             entropy: Box::new(entropy),
             now,
+            deadline: None,
             includes: HashMap::new(),
             parsed: HashMap::new(),
             regexes: HashMap::new(),
         }
+    }
+}
+
+impl Environment {
+    /// With a question that is asked every thousand steps or so: has the time run out, or was the render
+    /// cancelled? When it has, the render ends with [`convoy_gotemplate::Limit::Deadline`].
+    #[must_use]
+    pub fn with_deadline(mut self, passed: impl Fn() -> bool + 'static) -> Self {
+        self.deadline = Some(Rc::new(passed));
+        self
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Rc<dyn Fn() -> bool>> {
+        self.deadline.clone()
     }
 }
 

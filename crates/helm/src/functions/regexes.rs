@@ -18,17 +18,19 @@ fn compile(call: &mut Call<'_, '_>, pattern: &Str) -> Result<Rc<Regex>, FuncErro
     if let Some(known) = state.regexes.get(pattern) {
         return Ok(Rc::clone(known));
     }
-    let source =
-        translate(&pattern.to_text()).map_err(|e| FuncError::new(format!("error parsing regexp: {e}")))?;
-    let regex =
-        regex::bytes::RegexBuilder::new(&source).size_limit(MOST_PROGRAM_BYTES).build().map_err(|_| {
-            FuncError::new(format!(
-                "error parsing regexp: expression too large or not supported: `{pattern}`"
-            ))
-        })?;
-    let regex = Rc::new(regex);
+    let regex = Rc::new(compile_pattern(&pattern.to_text()).map_err(FuncError::new)?);
     state.regexes.insert(pattern.clone(), Rc::clone(&regex));
     Ok(regex)
+}
+
+/// A pattern in Go's syntax.
+///
+/// # Errors
+/// Go's text.
+pub(crate) fn compile_pattern(pattern: &str) -> Result<Regex, String> {
+    let source = translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
+    let builder = regex::bytes::RegexBuilder::new(&source).size_limit(MOST_PROGRAM_BYTES).build();
+    builder.map_err(|_| format!("error parsing regexp: expression too large or not supported: `{pattern}`"))
 }
 
 fn compiled(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Result<Rc<Regex>, FuncError> {

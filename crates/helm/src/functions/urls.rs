@@ -110,6 +110,16 @@ fn parse(raw: &[u8]) -> Result<Url, String> {
     Ok(url)
 }
 
+/// Whether an address has a scheme; its host with the port, and without.
+///
+/// # Errors
+/// Go's text.
+pub(crate) fn check_url(text: &str) -> Result<(bool, String, String), String> {
+    let url = parse(text.as_bytes())?;
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((!url.scheme.is_empty(), shown(&url.host), shown(url.hostname())))
+}
+
 fn parse_body(raw: &[u8]) -> Result<Url, String> {
     if raw.iter().any(|b| *b < 0x20 || *b == 0x7f) {
         return Err("net/url: invalid control character in URL".into());

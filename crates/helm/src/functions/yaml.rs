@@ -45,6 +45,11 @@ impl Build for Built {
     }
 }
 
+/// [`to_text`] of a value that always has one.
+pub(crate) fn yaml_text(value: &Value) -> String {
+    to_text(value).unwrap_or_default()
+}
+
 /// Writes a value as `sigs.k8s.io/yaml.Marshal` does, without the last line feed.
 ///
 /// # Errors
