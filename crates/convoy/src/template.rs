@@ -5,7 +5,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use convoy_helm::{Chart, Entropy, Environment, LoadError, TemplateFlags, template};
+use convoy_helm::{
+    Chart, Entropy, Environment, LoadError, TemplateError, TemplateFlags, output_files, template,
+    template_rendered,
+};
 use jiff::Timestamp;
 
 /// A chart with more files or bytes than this is refused, as Helm refuses larger archives.
@@ -72,6 +75,47 @@ pub(crate) struct Arguments {
     /// Accepted as Helm does; without a NAME the name is release-name in any case.
     #[arg(short = 'g', long)]
     generate_name: bool,
+    /// Write the files of the rendered templates below this folder instead of printing them.
+    #[arg(long, value_name = "FOLDER")]
+    output_dir: Option<PathBuf>,
+    /// With --output-dir: below a folder of the release's name.
+    #[arg(long)]
+    release_name: bool,
+    #[command(flatten)]
+    _accepted: Accepted,
+}
+
+/// Flags of `helm template` that change nothing of what it prints: scripts give them.
+#[derive(Debug, clap::Args)]
+struct Accepted {
+    #[arg(long, hide = true)]
+    create_namespace: bool,
+    #[arg(long, hide = true)]
+    debug: bool,
+    #[arg(long, hide = true)]
+    dependency_update: bool,
+    #[arg(long, hide = true)]
+    description: Option<String>,
+    #[arg(long, hide = true)]
+    disable_openapi_validation: bool,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "client", value_parser = ["client", "true", "none"])]
+    dry_run: Option<String>,
+    #[arg(long, hide = true)]
+    kube_context: Option<String>,
+    #[arg(long, hide = true)]
+    kubeconfig: Option<String>,
+    #[arg(short, long, hide = true)]
+    labels: Vec<String>,
+    #[arg(long, hide = true)]
+    replace: bool,
+    #[arg(long, hide = true)]
+    skip_crds: bool,
+    #[arg(long, hide = true)]
+    timeout: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "watcher")]
+    wait: Option<String>,
+    #[arg(long, hide = true)]
+    wait_for_jobs: bool,
 }
 
 impl Arguments {
@@ -119,9 +163,15 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
     };
     let flags = arguments.flags();
     let mut environment = Environment::new(now, SystemEntropy);
-    let rendered = flags
-        .release_name(name, &mut environment)
-        .and_then(|name| template(&name, &flags, &mut read, || files.load(), &mut environment));
+    let rendered = flags.release_name(name, &mut environment).and_then(|name| match &arguments.output_dir {
+        None => template(&name, &flags, &mut read, || files.load(), &mut environment),
+        Some(folder) => {
+            let rendered = template_rendered(&name, &flags, &mut read, || files.load(), &mut environment)?;
+            let files = output_files(&rendered, &flags)?;
+            let below = arguments.release_name.then_some(name.as_str());
+            write_files(folder, below, &files).map_err(TemplateError::ReadFile)
+        }
+    });
     match rendered {
         Ok(output) => {
             std::io::stdout().write_all(&output)?;
@@ -134,6 +184,28 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Writes files below a folder, and answers with what Helm says about it. A file that several documents come from
+/// gets them all.
+fn write_files(folder: &Path, below: Option<&str>, files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
+    let mut said = Vec::new();
+    let mut written = std::collections::BTreeSet::new();
+    for (path, text) in files {
+        let path = match below {
+            Some(name) => folder.join(name).join(path),
+            None => folder.join(path),
+        };
+        let failed = |error: std::io::Error| format!("open {}: {error}", path.display());
+        fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(failed)?;
+        let is_new = written.insert(path.clone());
+        let mut options = fs::OpenOptions::new();
+        options.create(true).write(true).truncate(is_new).append(!is_new);
+        options.open(&path).and_then(|mut file| file.write_all(text)).map_err(failed)?;
+        said.extend_from_slice(format!("wrote {}\n", path.display()).as_bytes());
+    }
+    said.push(b'\n');
+    Ok(said)
 }
 
 /// Randomness as Helm has it: every run draws anew.

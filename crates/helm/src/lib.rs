@@ -46,5 +46,7 @@ pub use render::{ReleaseOptions, RenderError, Rendered, render};
 pub use schema::SchemaError;
 pub use show::{Part, show};
 pub use strvals::SetError;
-pub use template::{TemplateError, TemplateFlags, check_installable, check_name, template};
+pub use template::{
+    TemplateError, TemplateFlags, check_installable, check_name, output_files, template, template_rendered,
+};
 pub use values::{Data, Values, ValuesError, lay_over, read_values};

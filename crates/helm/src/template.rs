@@ -4,7 +4,7 @@ use crate::capabilities::{Capabilities, KubeVersion, KubeVersionError};
 use crate::chart::{Chart, LoadError};
 use crate::files::go_text;
 use crate::functions::{Environment, functions};
-use crate::manifest::{HookEvent, split, trim_end, trim_start};
+use crate::manifest::{Hook, HookEvent, split, trim_end, trim_start};
 use crate::path_match::path_match;
 use crate::render::{ReleaseOptions, RenderError, Rendered, render};
 use crate::strvals::{Mode, SetError, set};
@@ -231,6 +231,23 @@ pub fn template(
     load: impl FnOnce() -> Result<Chart, LoadError>,
     environment: &mut Environment,
 ) -> Result<Vec<u8>, TemplateError> {
+    let rendered = template_rendered(name, flags, read_file, load, environment)?;
+    let all = print(&rendered, flags);
+    if flags.show_only.is_empty() { Ok(all) } else { show_only(&all, &flags.show_only) }
+}
+
+/// What `helm template NAME CHART` renders, before it is printed.
+///
+/// # Errors
+///
+/// As for [`template`].
+pub fn template_rendered(
+    name: &str,
+    flags: &TemplateFlags,
+    read_file: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
+    load: impl FnOnce() -> Result<Chart, LoadError>,
+    environment: &mut Environment,
+) -> Result<Rendered, TemplateError> {
     let capabilities = flags.capabilities()?;
     let values = flags.merge_values(read_file)?;
     let chart = load()?;
@@ -243,9 +260,36 @@ pub fn template(
         skip_schema: flags.skip_schema_validation,
         ..ReleaseOptions::default()
     };
-    let rendered = render(&chart, &values, &release, &capabilities, environment)?;
-    let all = print(&rendered, flags);
-    if flags.show_only.is_empty() { Ok(all) } else { show_only(&all, &flags.show_only) }
+    Ok(render(&chart, &values, &release, &capabilities, environment)?)
+}
+
+/// What `helm template --output-dir` writes: the path below the folder and what is added to the file, in order.
+///
+/// # Errors
+///
+/// `--show-only` finds nothing then.
+pub fn output_files(
+    rendered: &Rendered,
+    flags: &TemplateFlags,
+) -> Result<Vec<(String, Vec<u8>)>, TemplateError> {
+    if let Some(pattern) = flags.show_only.first() {
+        return Err(TemplateError::NotFound(pattern.clone()));
+    }
+    let one = |source: &str, content: &[u8]| {
+        let mut text = Vec::new();
+        print_one(&mut text, source, content);
+        (source.to_owned(), text)
+    };
+    let crds = rendered.crds.iter().filter(|_| flags.include_crds).map(|(name, data)| one(name, data));
+    let manifests = rendered.manifests.iter().map(|manifest| one(&manifest.source, &manifest.content));
+    let hooks = hooks(rendered, flags).map(|hook| one(&hook.manifest.source, &hook.manifest.content));
+    Ok(crds.chain(manifests).chain(hooks).collect())
+}
+
+/// The hooks that are printed.
+fn hooks<'r>(rendered: &'r Rendered, flags: &'r TemplateFlags) -> impl Iterator<Item = &'r Hook> {
+    let hooks = rendered.hooks.iter().filter(|_| !flags.no_hooks);
+    hooks.filter(|hook| !(flags.skip_tests && hook.events.contains(&HookEvent::Test)))
 }
 
 /// Whether a chart can be rendered by itself: it is no library, and its dependencies are there.
@@ -296,13 +340,8 @@ fn print(rendered: &Rendered, flags: &TemplateFlags) -> Vec<u8> {
     }
     let mut all = trim_end(trim_start(&manifests)).to_vec();
     all.push(b'\n');
-    if !flags.no_hooks {
-        for hook in &rendered.hooks {
-            if flags.skip_tests && hook.events.contains(&HookEvent::Test) {
-                continue;
-            }
-            print_one(&mut all, &hook.manifest.source, &hook.manifest.content);
-        }
+    for hook in hooks(rendered, flags) {
+        print_one(&mut all, &hook.manifest.source, &hook.manifest.content);
     }
     all
 }

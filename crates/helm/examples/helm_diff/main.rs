@@ -128,7 +128,7 @@ fn compare_charts(
     loop {
         let at = next.fetch_add(1, Ordering::Relaxed);
         let Some(chart) = charts.get(at) else { return Ok(()) };
-        if at % 20 == 0 {
+        if at.is_multiple_of(20) {
             eprintln!("{at} of {} charts", charts.len());
         }
         let ours = ours::Loaded::new(chart);
