@@ -1,4 +1,5 @@
 //! Schemas made ready: references resolved, patterns compiled, each checked against its metaschema.
+//! Long because it is one table of keywords with what each needs.
 
 use super::format::Format;
 use super::uri::{decode, encode, escape, join, scheme, split, unescape};
