@@ -34,7 +34,9 @@ fn section(page: &mut String, command: &Command) {
     let usage = usage.trim_start_matches("Usage: ").trim();
     let _ = write!(page, "\n## convoy {}\n\n{about}\n\n```text\n{usage}\n```\n\n", command.get_name());
     let own = |argument: &&Arg| {
-        !argument.is_global_set() && !matches!(argument.get_id().as_str(), "help" | "version")
+        !argument.is_global_set()
+            && !argument.is_hide_set()
+            && !matches!(argument.get_id().as_str(), "help" | "version")
     };
     flags(page, command.get_arguments().filter(own));
 }

@@ -21,12 +21,14 @@ pub mod isolation;
 pub mod load;
 pub mod rounds;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use convoy_testkit::PipedProcess;
 use serde_json::Value;
 
 /// How long anything may take before its test fails.
@@ -44,11 +46,13 @@ pub fn convoy_program() -> PathBuf {
         .expect("convoy is not built: run `cargo build -p convoy` first")
 }
 
-/// A run of the convoy program that stays.
+/// A run of the convoy program that stays. It ends with the test, also when that is killed.
 #[derive(Debug)]
 pub struct Convoy {
-    child: Child,
+    process: PipedProcess,
     ready_line: String,
+    /// Ends with its output.
+    reading: JoinHandle<()>,
 }
 
 impl Convoy {
@@ -57,22 +61,12 @@ impl Convoy {
     /// # Errors
     /// What it wrote to standard error, when it ended before.
     pub fn start(arguments: &[&str]) -> Result<Self, String> {
-        let mut child = Command::new(convoy_program())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdout = child.stdout.take().unwrap();
-        let mut stderr = child.stderr.take().unwrap();
+        let (process, stdout, mut stderr) = PipedProcess::start(&convoy_program(), arguments).unwrap();
         let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    // Nobody listens any more; keep reading, so that the program never blocks on output.
-                    continue;
-                }
+        let reading = std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                // When nobody listens any more it is still read, so that the program never blocks on output.
+                let _ = sender.send(line);
             }
         });
         // Read as it comes, for the same reason.
@@ -82,14 +76,13 @@ impl Convoy {
             text
         });
         match lines.recv_timeout(PATIENCE) {
-            Ok(ready_line) => Ok(Self { child, ready_line }),
+            Ok(ready_line) => Ok(Self { process, ready_line, reading }),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                let _ = child.wait();
+                process.end();
                 Err(errors.join().unwrap_or_default())
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                process.end();
                 Err(format!("no word after {} s: {}", PATIENCE.as_secs(), errors.join().unwrap_or_default()))
             }
         }
@@ -100,27 +93,25 @@ impl Convoy {
         &self.ready_line
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Asks it to end, as a pod is asked, and answers with its exit code.
     ///
     /// # Panics
-    /// When it cannot be asked.
-    pub fn terminate(mut self) -> Option<i32> {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+    /// When it cannot be asked, or does not end in time.
+    pub fn terminate(self) -> Option<i32> {
+        let asked = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
         assert!(asked.success(), "kill -TERM failed");
-        self.child.wait().unwrap().code()
+        until("it ends", || self.reading.is_finished().then_some(()));
+        self.process.end()
     }
 
     /// Ends it as `kill -9` does.
-    pub fn kill(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Convoy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub fn kill(self) {
+        self.process.end();
     }
 }
 

@@ -32,7 +32,7 @@ pub use kwok::{Kwok, NODE};
 pub use leases::{LeaseHistory, Sighting};
 pub use left_out::leave_out;
 pub use oci_registry::OciRegistry;
-pub use process::Process;
+pub use process::{PipedProcess, Process};
 pub use programs::{ProgramMissing, program};
 pub use ssh_server::SshServer;
 pub use web_server::{WebAnswer, WebRequest, WebServer};

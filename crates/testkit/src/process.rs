@@ -3,11 +3,71 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 /// The shell between the test and the program waits for its input to end, which happens when this
 /// process closes it or dies in any way, and then kills the program.
 const GUARD: &str = r#""$@" </dev/null & echo $!; exec >/dev/null; read _; kill -9 $!; wait"#;
+
+/// The same for a program whose output its starter reads. It says its own pid before the program runs, so that this is
+/// the first line.
+const PIPED_GUARD: &str = r#"sh -c 'echo $$; exec "$@"' run "$@" </dev/null & pid=$!
+exec >/dev/null 2>/dev/null; read _; kill -9 $pid; wait $pid"#;
+
+/// A running program whose output is read as it comes. Dropping it kills it, and so does the death of this process.
+#[derive(Debug)]
+pub struct PipedProcess {
+    shell: Child,
+    pid: u32,
+}
+
+impl PipedProcess {
+    /// Starts `program`; answers with what it prints from then on to standard output and to standard error. Both end when
+    /// it does.
+    ///
+    /// # Errors
+    /// When no process started.
+    pub fn start(
+        program: &Path,
+        arguments: &[&str],
+    ) -> io::Result<(Self, BufReader<ChildStdout>, ChildStderr)> {
+        let mut shell = Command::new("sh")
+            .args(["-c", PIPED_GUARD, "guard"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let none = || io::Error::other("the shell has no output");
+        let stdout = shell.stdout.take().ok_or_else(none)?;
+        let stderr = shell.stderr.take().ok_or_else(none)?;
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        let pid = line.trim().parse().map_err(io::Error::other)?;
+        Ok((Self { shell, pid }, stdout, stderr))
+    }
+
+    /// The program's process.
+    pub fn id(&self) -> u32 {
+        self.pid
+    }
+
+    /// Kills the program unless it has ended, and answers with its exit code; none when a signal ended it.
+    pub fn end(mut self) -> Option<i32> {
+        drop(self.shell.stdin.take());
+        // A shell gives 128 and the signal's number.
+        self.shell.wait().ok().and_then(|status| status.code()).filter(|code| *code < 128)
+    }
+}
+
+impl Drop for PipedProcess {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
 
 /// A running program. Dropping it kills it.
 #[derive(Debug)]
@@ -111,5 +171,34 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn a_program_whose_output_is_read_ends_with_its_guards_input_and_tells_its_exit_code() {
+        let sh = Path::new("sh");
+        let (process, mut output, _) =
+            PipedProcess::start(sh, &["-c", "echo one; echo two; exec sleep 1000"]).unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "one\n");
+        drop(process);
+        // It is closed when the program is gone.
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "two\n");
+
+        let (process, mut output, mut errors) =
+            PipedProcess::start(sh, &["-c", "echo why >&2; exit 7"]).unwrap();
+        output.read_to_string(&mut rest).unwrap();
+        let mut said = String::new();
+        errors.read_to_string(&mut said).unwrap();
+        assert_eq!((said.as_str(), process.end()), ("why\n", Some(7)));
     }
 }

@@ -33,10 +33,10 @@ enum Command {
     DeadClusters(proofs::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
     HaRounds(proofs::Arguments),
-    /// Render every chart under a folder with the real helm and with convoy, and compare.
-    HelmDiff(helm_diff::Arguments),
     /// Measure what Releases in trouble cost the others.
     Isolation(proofs::Arguments),
+    /// Render every chart under a folder with the real helm and with convoy, and compare.
+    HelmDiff(helm_diff::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
@@ -69,8 +69,8 @@ fn run() -> anyhow::Result<bool> {
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
-        Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
+        Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => return proofs::run("schemas", &arguments),
