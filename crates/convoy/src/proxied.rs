@@ -45,9 +45,11 @@ pub(crate) fn observers(flags: &ObserverService, shards: NonZeroU32) -> Result<M
     })))
 }
 
+type Make = dyn Fn(&Arc<Registry>) -> Arc<dyn Observers> + Send + Sync;
+
 /// Makes whom an apiserver asks.
 #[derive(Clone)]
-pub(crate) struct MakeObservers(Arc<dyn Fn(&Arc<Registry>) -> Arc<dyn Observers> + Send + Sync>);
+pub(crate) struct MakeObservers(Arc<Make>);
 
 impl MakeObservers {
     /// Nobody.
