@@ -1,6 +1,11 @@
 //! `convoy preview` by a person, through the apiserver and the observer, for a simulated and for a real target.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, with the machine's clock")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests, with the machine's clock"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
