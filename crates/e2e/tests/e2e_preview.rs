@@ -99,6 +99,7 @@ struct World {
     client: Client,
     target: Client,
     audit_log: PathBuf,
+    is_real: bool,
     _standalone: Convoy,
 }
 
@@ -118,7 +119,7 @@ fn core(kind: &str) -> ApiResource {
 
 impl World {
     /// A standalone, with this target as the Cluster `here`.
-    async fn start(kubeconfig: &Path, audit_log: PathBuf) -> Self {
+    async fn start(kubeconfig: &Path, audit_log: PathBuf, is_real: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let arguments = ["standalone", "--port", "0", "--data-dir", data.to_str().unwrap()];
@@ -126,7 +127,7 @@ impl World {
         let identity = ProcessIdentity { process: "test", replica_id: "t".to_owned() };
         let client = host_client(Some(&data.join("admin.kubeconfig")), &identity).await.unwrap();
         let target = host_client(Some(kubeconfig), &identity).await.unwrap();
-        let world = Self { folder, client, target, audit_log, _standalone: standalone };
+        let world = Self { folder, client, target, audit_log, is_real, _standalone: standalone };
         std::fs::create_dir(world.repository()).unwrap();
         world.git(&["init", "-q", "-b", "main"]);
         world.commit(&[
@@ -390,12 +391,15 @@ async fn every_action_is_shown_and_no_secret(world: &World) {
         ],
         "{preview:#}"
     );
-    assert_eq!((code, &preview["operation"]), (Some(1), &json!("Upgrade")), "what is refused is in the way");
-    let problems = preview["problems"].as_array().unwrap();
-    assert!(
-        problems.len() == 1
-            && problems[0]["message"].as_str().unwrap().starts_with("Secret default/refused: ")
-    );
+    assert_eq!(preview["operation"], "Upgrade");
+    let problems = preview["problems"].as_array().map_or(&[][..], Vec::as_slice);
+    if world.is_real {
+        // A simulated cluster does not look into a Secret of this type.
+        assert_eq!((code, problems.len()), (Some(1), 1), "what is refused is in the way: {preview:#}");
+        assert!(problems[0]["message"].as_str().unwrap().starts_with("Secret default/refused: "));
+    } else {
+        assert_eq!((code, problems.len()), (Some(0), 0), "{preview:#}");
+    }
     let object = |name: &str| {
         let objects = preview["objects"].as_array().unwrap();
         objects.iter().find(|object| object["name"] == name).unwrap().clone()
@@ -436,7 +440,7 @@ async fn a_simulated_cluster_is_previewed_and_not_touched() {
         .map(|entry| entry.unwrap().path())
         .find(|path| path.extension().is_some_and(|extension| extension == "kubeconfig"))
         .unwrap();
-    all_of_it(&World::start(&kubeconfig, audit_log.clone()).await).await;
+    all_of_it(&World::start(&kubeconfig, audit_log.clone(), false).await).await;
     drop(sandbox);
 }
 
@@ -444,5 +448,5 @@ async fn a_simulated_cluster_is_previewed_and_not_touched() {
 async fn a_real_cluster_is_previewed_and_not_touched() {
     let options = Options { controller_manager: true, ..Options::default() };
     let Some(plane) = ControlPlane::start_or_leave_out(&options) else { return };
-    all_of_it(&World::start(&plane.kubeconfig(), plane.audit_log()).await).await;
+    all_of_it(&World::start(&plane.kubeconfig(), plane.audit_log(), true).await).await;
 }

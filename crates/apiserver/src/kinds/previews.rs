@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use convoy_api::{GROUP, Release, ReleasePreview, VERSION};
 use convoy_meta::{CreateOptions, GetOptions, GroupResource, GroupVersionKind, Object as _, Reason, Status};
-use convoy_registry::{Body, Registry, Resource, Subresource, Verb};
+use convoy_registry::{Registry, Resource, Subresource, Verb};
 use convoy_runtime::{ProxiedAnswer, ProxiedRequest, ProxyAddress, ProxyClient, ProxyError, StoreKey};
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -172,29 +172,35 @@ impl Previews {
                 format!("the name of the object ({own_name}) does not match the name on the URL ({name})");
             return Err(Status::bad_request(message));
         }
-        for field in ["resourceVersion", "uid"] {
-            if let Some(metadata) = body.object.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.remove(field);
-            }
-        }
         let mut context = context(call, options.field_manager.as_ref());
         context.dry_run = true;
         context.field_validation = options.field_validation;
-        let update = Body { object: body.object.clone(), duplicates: body.duplicates.clone() };
-        let written = match self.registry.update(&context, resource, namespace, name, "", update).await {
-            Err(status) if status.reason() == Reason::NotFound => {
-                let created = self.registry.create(&context, resource, namespace, body).await?;
-                let mut object = created.object.to_value();
-                // It has none before it is saved.
-                if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-                    metadata.remove("uid");
+        let current = match self.registry.get(resource, namespace, name, &GetOptions::default()).await {
+            Ok(current) => Some(current.to_value()),
+            Err(status) if status.reason() == Reason::NotFound => None,
+            Err(status) => return Err(status),
+        };
+        // It is about the Release as it is now, whatever the body was once copied from.
+        for field in ["resourceVersion", "uid"] {
+            let now = current.as_ref().and_then(|current| current.pointer(&format!("/metadata/{field}")));
+            if let Some(metadata) = body.object.get_mut("metadata").and_then(Value::as_object_mut) {
+                match now {
+                    Some(now) => _ = metadata.insert(field.to_owned(), now.clone()),
+                    None => _ = metadata.remove(field),
                 }
-                (object, created.warnings)
             }
-            updated => {
-                let updated = updated?;
-                (updated.object.to_value(), updated.warnings)
+        }
+        let written = if current.is_some() {
+            let updated = self.registry.update(&context, resource, namespace, name, "", body).await?;
+            (updated.object.to_value(), updated.warnings)
+        } else {
+            let created = self.registry.create(&context, resource, namespace, body).await?;
+            let mut object = created.object.to_value();
+            // It has none before it is saved.
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("uid");
             }
+            (object, created.warnings)
         };
         let (object, warnings) = written;
         warnings.into_iter().for_each(|warning| call.warnings.add(warning));

@@ -89,7 +89,7 @@ fn started() -> (Fixture, Arc<Observer>, SocketAddr, Authority, Runtime) {
 
 #[test]
 fn sc48_a_preview_is_asked_for_at_the_one_service_and_its_answer_passed_on() {
-    let (it, observer, ..) = started();
+    let (it, observer, _at, _authority, _runtime) = started();
     let answer = it.get(PREVIEW);
     assert_eq!((answer.status, &answer.json()["summary"]), (200, &json!("1 to create")));
     assert_eq!(observer.asked.lock().as_slice(), [(format!("GET {PREVIEW}"), Value::Null)]);
@@ -110,7 +110,7 @@ fn sc48_a_preview_is_asked_for_at_the_one_service_and_its_answer_passed_on() {
 
 #[test]
 fn sc49_who_does_not_own_the_release_says_so_and_the_apiserver_passes_it_on() {
-    let (it, ..) = started();
+    let (it, _observer, _at, _authority, _runtime) = started();
     let answer = it.get(&PREVIEW.replace("web", "elsewhere"));
     assert_eq!((answer.status, &answer.json()["reason"]), (404, &json!("NotFound")));
     assert!(answer.text().contains("obs-1 owns its shard 7"), "{}", answer.text());
@@ -118,7 +118,7 @@ fn sc49_who_does_not_own_the_release_says_so_and_the_apiserver_passes_it_on() {
 
 #[test]
 fn a_release_in_the_body_is_judged_and_defaulted_and_not_saved() {
-    let (it, observer, ..) = started();
+    let (it, observer, _at, _authority, _runtime) = started();
     let post = |path: &str, body: &Value| it.client.send("POST", path, JSON, body).unwrap();
     let new = PREVIEW.replace("web", "new");
     assert_eq!(post(&new, &release("new")).status, 200);
@@ -155,7 +155,7 @@ fn a_release_in_the_body_is_judged_and_defaulted_and_not_saved() {
 
 #[test]
 fn i13_previews_are_for_those_who_may_see_previews() {
-    let (it, ..) = started();
+    let (it, _observer, _at, _authority, _runtime) = started();
     let rules = |resource: &str, verb: &str| json!([{"verbs": [verb], "apiGroups": ["convoy.kumodo.io"], "resources": [resource]}]);
     let reader = it.user("reader", &rules("releases", "*"));
     let viewer = it.user("viewer", &rules("releases/preview", "get"));
@@ -228,9 +228,9 @@ fn sc51_the_holder_of_the_shard_is_found_and_a_takeover_followed() {
     };
     let put = |object: &Value| {
         let path = format!("{leases}/{}", object["metadata"]["name"].as_str().unwrap());
-        let known = it.client.send("PUT", &path, JSON, object).unwrap();
-        let is_there = known.status == 200;
-        assert!(is_there || it.client.send("POST", leases, JSON, object).unwrap().status == 201);
+        it.client.send("DELETE", &path, JSON, &json!({})).unwrap();
+        let made = it.client.send("POST", leases, JSON, object).unwrap();
+        assert_eq!(made.status, 201, "{}", made.text());
     };
     let shard_lease = format!("convoy-obs-shard-{shard}");
     put(&lease(&shard_lease, "obs-0", None));
