@@ -143,7 +143,7 @@ fn a_release_in_the_body_is_judged_and_defaulted_and_not_saved() {
     for (body, code, said) in [
         (invalid, 422, "say where the objects come from"),
         (release("other"), 400, "does not match the name on the URL"),
-        (preview, 400, "ReleasePreview"),
+        (preview, 422, "must be Release"),
         (json!([]), 400, "must be an object"),
     ] {
         let before = observer.asked.lock().len();
