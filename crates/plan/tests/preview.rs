@@ -24,7 +24,7 @@ fn kinds() -> Kinds {
     kinds
 }
 
-fn map(name: &str, annotations: Value) -> Value {
+fn map(name: &str, annotations: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": annotations}})
 }
 
@@ -137,7 +137,7 @@ fn entry(name: &str) -> Entry {
 #[test]
 fn every_object_is_told_with_its_action_its_step_and_why() {
     let mut world =
-        World::new(vec![map("new", json!({})), map("changed", json!({})), map("adopted", json!({}))]);
+        World::new(vec![map("new", &json!({})), map("changed", &json!({})), map("adopted", &json!({}))]);
     world.inventory = vec![entry("changed"), entry("left"), entry("kept")];
     world.live.insert(
         key("ConfigMap", "adopted"),
@@ -164,7 +164,7 @@ fn every_object_is_told_with_its_action_its_step_and_why() {
 #[test]
 fn what_the_target_says_changes_what_is_told() {
     let mut world = World::new(["gone", "anew", "refused", "same"].map(|name| map(name, json!({}))).to_vec());
-    world.inventory = ["gone", "anew", "refused", "same"].map(|name| entry(name)).to_vec();
+    world.inventory = ["gone", "anew", "refused", "same"].map(entry).to_vec();
     let plain = |text: &str| text.to_owned();
     let mask = Mask { text: &plain, hides_before: false, hides_after: false };
     for (name, tried) in [
