@@ -163,7 +163,8 @@ fn every_object_is_told_with_its_action_its_step_and_why() {
 
 #[test]
 fn what_the_target_says_changes_what_is_told() {
-    let mut world = World::new(["gone", "anew", "refused", "same"].map(|name| map(name, json!({}))).to_vec());
+    let mut world =
+        World::new(["gone", "anew", "refused", "same"].map(|name| map(name, &json!({}))).to_vec());
     world.inventory = ["gone", "anew", "refused", "same"].map(entry).to_vec();
     let plain = |text: &str| text.to_owned();
     let mask = Mask { text: &plain, hides_before: false, hides_after: false };
@@ -188,7 +189,7 @@ fn what_the_target_says_changes_what_is_told() {
 
 #[test]
 fn steps_say_what_they_wait_for() {
-    let wave = |name: &str, wave: &str| map(name, json!({"convoy.kumodo.io/wave": wave}));
+    let wave = |name: &str, wave: &str| map(name, &json!({"convoy.kumodo.io/wave": wave}));
     let mut world = World::new(vec![wave("a", "0"), wave("b", "1"), wave("c", "5")]);
     world.hooks = vec![
         hook("first", HookEvent::PreUpgrade),
