@@ -53,6 +53,12 @@ impl Duties {
         LATER
     }
 
+    /// What is to happen when the object was not what it was when it was read. The event of who wrote it brings the next
+    /// look; that there is none, or that it came before, must not end the looks for good.
+    pub(crate) fn look_again() -> Next {
+        Next::Wait(Duration::from_secs(1))
+    }
+
     /// Whether the shard's work is this replica's.
     pub(crate) fn is_open(&self, shard: u32) -> bool {
         self.open.read().contains_key(&shard)

@@ -24,6 +24,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 const CONCURRENT_CLUSTERS: usize = 16;
 /// Status writes under way at the same time.
 const CONCURRENT_WRITES: usize = 16;
+/// Until the next look when a status was refused.
+const AFTER_A_REFUSAL: Duration = Duration::from_secs(1);
 /// How often the leases of controller-managers are looked at.
 const LOOK_AT_LEASES: Duration = Duration::from_secs(1);
 /// How often Releases are looked for that do not say yet that their controller-manager is missing.
@@ -317,8 +319,10 @@ impl Judge {
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
         match self.host.apply_status::<Release>(&*ownership, &key, uid, &patch).await {
             Ok(_) => look_again,
-            // Another replica's by now; or deleted meanwhile, perhaps made again: then it has its own events.
-            Err(error) if error.is_not_owner() || error.is_stale() => Next::Done,
+            // Another replica's by now.
+            Err(error) if error.is_not_owner() => Next::Done,
+            // Deleted meanwhile, perhaps made again: then it has its own events. But one refusal must not end the looks.
+            Err(error) if error.is_stale() => Next::Wait(AFTER_A_REFUSAL),
             Err(error) => {
                 tracing::warn!(release = %key, error = describe(&error), "cannot write the status of a Release");
                 Next::Retry

@@ -93,7 +93,7 @@ impl Clusters {
         match self.host.writer.apply_status::<Cluster>(&**ownership, key, uid, &status).await {
             Ok(_) => next,
             Err(error) if error.is_not_owner() => Duties::given_up(),
-            Err(error) if error.is_stale() => Next::Done,
+            Err(error) if error.is_stale() => Duties::look_again(),
             Err(error) => {
                 tracing::warn!(cluster = %key, error = in_words(&error), "cannot write the status of a Cluster");
                 Next::Retry

@@ -61,7 +61,7 @@ impl GitRepositories {
                 next
             }
             Err(error) if error.is_not_owner() => Duties::given_up(),
-            Err(error) if error.is_stale() => Next::Done,
+            Err(error) if error.is_stale() => Duties::look_again(),
             Err(error) => {
                 tracing::warn!(repository = %key, error = in_words(&error), "cannot write the status of a GitRepository");
                 Next::Retry

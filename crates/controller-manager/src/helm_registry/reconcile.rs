@@ -60,7 +60,7 @@ impl HelmRegistries {
                 next
             }
             Err(error) if error.is_not_owner() => Duties::given_up(),
-            Err(error) if error.is_stale() => Next::Done,
+            Err(error) if error.is_stale() => Duties::look_again(),
             Err(error) => {
                 tracing::warn!(registry = %key, error = in_words(&error), "cannot write the status of a HelmRegistry");
                 Next::Retry

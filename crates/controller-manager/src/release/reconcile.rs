@@ -74,8 +74,7 @@ impl Releases {
             Ok(next) => next,
             // It is another replica's now: nothing failed.
             Err(error) if error.is_not_owner() => Duties::given_up(),
-            // Someone else wrote: the event of that brings the next look.
-            Err(error) if error.is_stale() => Next::Wait(Duration::from_secs(1)),
+            Err(error) if error.is_stale() => Duties::look_again(),
             Err(error) => {
                 tracing::warn!(release = %key, error = in_words(&error), "cannot write to the API server");
                 Next::Retry

@@ -55,6 +55,9 @@ const WAITS: &[Duration] = &[
     Duration::from_secs(310),
     Duration::from_secs(660),
     Duration::from_secs(1850),
+    // A source that is wrong is looked at again after its interval, and may be wrong twice more.
+    Duration::from_secs(1850),
+    Duration::from_secs(1850),
 ];
 /// How long a hook's Job takes, in milliseconds.
 const READY_AFTER_MS: &str = "50";
@@ -469,6 +472,11 @@ impl World {
                 } else if self.is_real() {
                     // Nobody can put its clock forward: it is asked not to wait.
                     self.annotate(name, "now").await?;
+                    let repositories = of_convoy(&self.host, "GitRepository", "gitrepositories");
+                    let token = format!("now-{}", self.script.len());
+                    let patch =
+                        json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": token}}});
+                    repositories.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
                 } else if let Some(wait) = waits.next() {
                     self.clock.jump(*wait);
                     waited += *wait;

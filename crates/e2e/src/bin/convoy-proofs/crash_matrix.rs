@@ -45,6 +45,9 @@ struct Row {
     longest: Duration,
 }
 
+/// After how many cells it is told how it goes.
+const TOLD_EVERY: usize = 20;
+
 /// A cell with its number and the kind of its step.
 type Numbered = (usize, String, Cell);
 
@@ -55,7 +58,8 @@ struct Found {
 }
 
 impl Found {
-    fn note(&mut self, kind: &str, cell: &Cell, outcome: Option<&Outcome>) {
+    /// Counts a cell; answers now and then with how it goes.
+    fn note(&mut self, kind: &str, cell: &Cell, outcome: Option<&Outcome>) -> Option<String> {
         let fault = cell.fault.map(|fault| format!("{fault:?}")).unwrap_or_default();
         for row in [self.faults.entry(fault).or_default(), self.kinds.entry(kind.to_owned()).or_default()] {
             row.cells += 1;
@@ -63,6 +67,9 @@ impl Found {
             row.met += usize::from(outcome.is_some_and(|outcome| outcome.is_met));
             row.longest = row.longest.max(outcome.map(|outcome| outcome.waited).unwrap_or_default());
         }
+        let sum = |of: fn(&Row) -> usize| self.faults.values().map(of).sum::<usize>();
+        let (cells, met, failed) = (sum(|row| row.cells), sum(|row| row.met), sum(|row| row.failed));
+        cells.is_multiple_of(TOLD_EVERY).then(|| format!("{cells} cells: {met} met, {failed} failed"))
     }
 }
 
@@ -114,7 +121,9 @@ async fn go(arguments: &Arguments) -> anyhow::Result<()> {
                     let next = lock(&left).pop_front();
                     let Some((number, kind, cell)) = next else { return anyhow::Ok(()) };
                     let outcome = world.run(cell).await;
-                    lock(&found).note(&kind, &cell, outcome.as_ref().ok());
+                    if let Some(so_far) = lock(&found).note(&kind, &cell, outcome.as_ref().ok()) {
+                        say(&so_far);
+                    }
                     match outcome {
                         Ok(Outcome { is_met, waited, .. }) => {
                             if verbose {
