@@ -6,8 +6,13 @@ use convoy_e2e::crash::matrix::{STAGES, cells, sample};
 use convoy_e2e::crash::script::{Fault, Step};
 use convoy_e2e::crash::world::{Cell, World};
 
-/// A refusal of these statuses once ended the looks at the source and at the cluster for good.
-const FOUND_BEFORE: &[&str] = &["host patch gitrepositories/status", "host patch clusters/status"];
+/// What once did not come to an end: a refusal of these statuses ended the looks at the source and at the cluster, and a
+/// damaged artifact was not fetched again.
+const FOUND_BEFORE: &[(&str, Fault)] = &[
+    ("host patch gitrepositories/status", Fault::Conflict),
+    ("host patch clusters/status", Fault::Conflict),
+    ("store put artifacts", Fault::Damaged),
+];
 /// Of all cells so many, spread over them: each fault and each stage is among them.
 const CELLS: usize = 36;
 
@@ -22,7 +27,7 @@ async fn a_delivery_that_is_interrupted_at_any_step_comes_to_its_end_without_hel
         let of_stage = cells(3, stage, &outcome.steps, 1);
         chosen.extend(of_stage.iter().copied().filter(|cell| {
             let kind = outcome.steps.get(cell.at).map(Step::kind).unwrap_or_default();
-            cell.fault == Some(Fault::Conflict) && FOUND_BEFORE.contains(&kind.as_str())
+            cell.fault.is_some_and(|fault| FOUND_BEFORE.contains(&(kind.as_str(), fault)))
         }));
         all.extend(of_stage);
     }

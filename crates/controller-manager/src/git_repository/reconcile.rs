@@ -111,10 +111,15 @@ impl GitRepositories {
         Outcome::Fetched { message: found.in_words(&status.conditions), found }
     }
 
-    /// Whether the render store has an artifact; it may have been lost, and is then fetched again.
+    /// Whether the render store has an artifact; it may have been lost, and is then fetched again. What this process has
+    /// seen whole is only asked for: a Release that finds it damaged removes it.
     async fn is_stored(&self, artifact: &ArtifactStatus) -> bool {
         if self.stored.lock().contains(&artifact.digest) {
-            return true;
+            let is_there = self.store.has_artifact(&artifact.digest).await.unwrap_or(true);
+            if !is_there {
+                self.stored.lock().remove(&artifact.digest);
+            }
+            return is_there;
         }
         let found = matches!(self.store.artifact(&artifact.digest, &artifact.revision).await, Ok(Some(_)));
         if found {
