@@ -280,7 +280,7 @@ Remarks:
 ";
         assert_eq!(table(&preview(), false, Display::Plain), want);
         let wide = table(&preview(), true, Display::Plain);
-        assert!(wide.contains("keep              ConfigMap web/same       because\n"), "{wide}");
+        assert!(wide.contains("keep              ConfigMap web/same     because\n"), "{wide}");
         let fields = "
 Deployment web/front:
   ~ spec.replicas: 1 → 2
