@@ -26,6 +26,11 @@ pub struct ClusterSpec {
     /// Stop all deliveries to this cluster, and leave what is there as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
+    /// The service account that Releases act as on this cluster when they name none: the one of this name in the
+    /// Release's namespace. Default: they act as who the kubeconfig says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub service_account_name: Option<String>,
     /// How much convoy asks of the cluster at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<ClusterLimits>,

@@ -42,6 +42,12 @@ pub struct ReleaseSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub namespace_labels: BTreeMap<String, String>,
+    /// The service account that convoy acts as on the target, for all that it reads and writes there for this Release:
+    /// the one of this name in the namespace that the Release itself is in. Default: the Cluster's
+    /// spec.serviceAccountName.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub service_account_name: Option<String>,
     /// How often to look at everything anew, even when nothing changed. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,

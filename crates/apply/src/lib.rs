@@ -24,6 +24,6 @@ pub use convoy_shard::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
 pub use hook::{HookOptions, HookSeen, Made};
 pub use prune::{PruneNote, PruneOptions, prune};
-pub use target::{Applied, LiveMeta, Requests, Target};
+pub use target::{Applied, LiveMeta, Requests, ServiceAccount, Target};
 pub use transport::{Pace, Transport, over_client};
 pub use try_out::{TriedOut, TryOptions, try_out};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use convoy_api::{annotation, field_manager, label};
 use convoy_plan::{HelmRelease, Live, LiveObject, ObjectRef, taken_over};
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -27,8 +27,29 @@ pub struct Target {
     ownership: Arc<dyn Ownership>,
     slots: Arc<Semaphore>,
     pace: Option<Arc<dyn Pace>>,
+    acts_as: Option<ServiceAccount>,
     requests: Arc<Requests>,
 }
+
+/// A service account of the target as which requests are made, by impersonation: what it may not, convoy may not for
+/// it. See <https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation>; the API server
+/// adds a service account's groups by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceAccount {
+    /// Its namespace on the target.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ServiceAccount {
+    /// The name of the user that it is.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// A request without effect.
 #[derive(Clone, Copy, Debug)]
@@ -109,13 +130,19 @@ impl Target {
     /// A target that `transport` reaches; for what is no network.
     pub fn over(transport: Arc<dyn Transport>, ownership: Arc<dyn Ownership>) -> Self {
         let slots = Arc::new(Semaphore::new(CONCURRENCY));
-        Self { transport, ownership, slots, pace: None, requests: Arc::default() }
+        Self { transport, ownership, slots, pace: None, acts_as: None, requests: Arc::default() }
     }
 
     /// The same target, each of whose requests waits for `pace`.
     #[must_use]
     pub fn paced(self, pace: Arc<dyn Pace>) -> Self {
         Self { pace: Some(pace), ..self }
+    }
+
+    /// The same target, each of whose requests is made as a service account; none: as who the client is.
+    #[must_use]
+    pub fn acting_as(self, acts_as: Option<ServiceAccount>) -> Self {
+        Self { acts_as, ..self }
     }
 
     async fn admitted(&self) {
@@ -363,8 +390,14 @@ impl Target {
         request: http::Result<Request<Body>>,
         at: Option<&ObjectRef>,
     ) -> Result<(StatusCode, Value), RequestError> {
-        let request = request
-            .map_err(|error| RequestError::new(Class::Invalid { immutable: false }, error.to_string()))?;
+        let unfit = |error: &dyn fmt::Display| {
+            RequestError::new(Class::Invalid { immutable: false }, error.to_string())
+        };
+        let mut request = request.map_err(|error| unfit(&error))?;
+        if let Some(account) = &self.acts_as {
+            let user = HeaderValue::try_from(account.user()).map_err(|error| unfit(&error))?;
+            request.headers_mut().insert(IMPERSONATE_USER, user);
+        }
         let response = self.transport.send(request).await?;
         let (parts, body) = response.into_parts();
         if !parts.status.is_success() {

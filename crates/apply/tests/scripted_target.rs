@@ -523,3 +523,49 @@ async fn each_request_waits_for_its_turn_before_ownership_is_asked() {
     carried_out.await.unwrap();
     assert_eq!(script.asked().len(), 2);
 }
+
+/// Notes as whom each request is made.
+#[derive(Default)]
+struct Users(Mutex<Vec<Option<String>>>);
+
+impl convoy_apply::Transport for Users {
+    fn send(
+        &self,
+        request: Request<Body>,
+    ) -> futures::future::BoxFuture<'_, Result<Response<bytes::Bytes>, convoy_apply::RequestError>> {
+        let user = request.headers().get("impersonate-user").map(|user| user.to_str().unwrap().to_owned());
+        self.0.lock().push(user);
+        Box::pin(async { Ok(Response::new(bytes::Bytes::from_static(b"{}"))) })
+    }
+}
+
+#[tokio::test]
+async fn every_request_is_made_as_the_service_account() {
+    let users = Arc::new(Users::default());
+    let plain = Target::over(Arc::clone(&users) as Arc<dyn convoy_apply::Transport>, Arc::new(AlwaysOwn));
+    let account = convoy_apply::ServiceAccount { namespace: "team".to_owned(), name: "deployer".to_owned() };
+    let target = plain.clone().acting_as(Some(account)).under(Arc::new(AlwaysOwn));
+    let at = convoy_plan::ObjectRef {
+        key: key("ConfigMap", "web", "a"),
+        version: "v1".to_owned(),
+        plural: "configmaps".to_owned(),
+    };
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "web"}});
+    target.apply(&at, &object, true).await.unwrap();
+    target.create(&at, &object).await.unwrap();
+    target.replace(&at, &object).await.unwrap();
+    target.set_managed_fields(&at, "1", &json!([])).await.unwrap();
+    let seen = target.metadata(&at).await.unwrap().unwrap();
+    target.delete(&at, &seen).await.unwrap();
+    target.look(&at).await.unwrap();
+    let _ = target.discover().await;
+    let made = std::mem::take(&mut *users.0.lock());
+    assert!(made.len() >= 8, "{made:?}");
+    assert!(
+        made.iter().all(|user| user.as_deref() == Some("system:serviceaccount:team:deployer")),
+        "{made:?}"
+    );
+    plain.metadata(&at).await.unwrap();
+    assert_eq!(*users.0.lock(), [None]);
+}

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_apply::{Capabilities, Ownership, Pace, RequestError, Target};
+use convoy_apply::{Capabilities, Ownership, Pace, RequestError, ServiceAccount, Target};
 use convoy_runtime::{Pacer, StoreKey};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -35,6 +35,11 @@ impl Pace for AtPace {
 }
 
 impl Connected {
+    /// For work of one Release.
+    pub(crate) fn acting_as(self, account: Option<ServiceAccount>) -> Self {
+        Self { target: self.target.acting_as(account), ..self }
+    }
+
     /// For work that begins now, or was begun under `ownership`.
     fn under(&self, ownership: &Arc<dyn Ownership>) -> Self {
         let under = |target: &Target| target.under(Arc::clone(ownership));

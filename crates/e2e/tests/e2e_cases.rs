@@ -652,3 +652,76 @@ async fn case_125_what_an_identity_may_not_do_is_said_in_the_servers_words_and_n
     assert!(!told.contains("CANARY-125"));
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_125_a_release_acts_as_its_service_account_in_all_that_it_does() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let hook = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: hook\n  annotations: {helm.sh/hook: \"pre-install,pre-upgrade\"}\n";
+    let (first, second) = (map("a", "1"), map("b", "1"));
+    let chart = "apiVersion: v2\nname: m\nversion: 1.0.0\n";
+    let files = [
+        ("m/Chart.yaml", chart),
+        ("m/templates/a.yaml", first.as_str()),
+        ("m/templates/b.yaml", second.as_str()),
+        ("m/templates/hook.yaml", hook),
+    ];
+    let mut world = World::start(plane, &files).await;
+    world.create("v1", "Namespace", "namespaces", json!({"metadata": {"name": "web"}})).await;
+    for name in ["deployer", "nobody"] {
+        world.create("v1", "ServiceAccount", "serviceaccounts", json!({"metadata": {"name": name}})).await;
+    }
+    let place = here(&world);
+    let spec = json!({"createNamespace": false, "serviceAccountName": "deployer"});
+    world.release("m", "m", place.release(spec)).await;
+    // The Cluster's own identity may do anything, and that does not help the Release.
+    world.says("m", "False/ApplyRejected", "User \"system:serviceaccount:team:deployer\" cannot").await;
+    assert_eq!(world.config_map("web", "a").await, Value::Null);
+
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "deployer"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create", "delete"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "deployer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": NAMESPACE}],
+    });
+    for (kind, plural, object) in [("Role", "roles", role), ("RoleBinding", "rolebindings", binding)] {
+        let api = world.api("rbac.authorization.k8s.io/v1", kind, plural, Some("web"));
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+    world.asked("m", "allowed").await;
+    world.says("m", "True/Succeeded", "2 objects").await;
+    assert_eq!(world.config_map("web", "b").await, json!({"value": "1"}));
+
+    // A prune, a correction, and the end of the Release.
+    world.commit(&[("m/Chart.yaml", chart), ("m/templates/a.yaml", &first), ("m/templates/hook.yaml", hook)]);
+    until("b is pruned", || async { world.config_map("web", "b").await == Value::Null }).await;
+    world.says("m", "True/Succeeded", "1 object").await;
+    place.maps("web").delete("a", &Default::default()).await.unwrap();
+    until("a is made again", || async { world.config_map("web", "a").await != Value::Null }).await;
+    world.releases().delete("m", &Default::default()).await.unwrap();
+    until("the Release is gone", || async { world.releases().get_opt("m").await.unwrap().is_none() }).await;
+    assert_eq!(world.config_map("web", "a").await, Value::Null);
+
+    // A Cluster says as whom those act that name nobody.
+    let clusters = world.api(convoy_api::API_VERSION, "Cluster", "clusters", Some(NAMESPACE));
+    world.patch(&clusters, "here", json!({"spec": {"serviceAccountName": "nobody"}})).await;
+    world.release("n", "m", place.release(json!({"createNamespace": false}))).await;
+    world.says("n", "False/ApplyRejected", "User \"system:serviceaccount:team:nobody\" cannot").await;
+
+    let log = std::fs::read_to_string(world.plane.audit_log()).unwrap();
+    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let of_convoy = events.filter(|event| {
+        event["userAgent"].as_str().is_some_and(|agent| agent.starts_with("convoy-controller-manager"))
+            && event["requestURI"].as_str().is_some_and(|uri| uri.contains("/namespaces/web/"))
+    });
+    let mut verbs = std::collections::BTreeSet::new();
+    for event in of_convoy {
+        let user = event["impersonatedUser"]["username"].as_str().unwrap_or_default();
+        assert!(user.starts_with("system:serviceaccount:team:"), "{event:#}");
+        verbs.insert(event["verb"].as_str().unwrap().to_owned());
+    }
+    assert!(["get", "patch", "delete"].iter().all(|verb| verbs.contains(*verb)), "{verbs:?}");
+    world.stop().await;
+}

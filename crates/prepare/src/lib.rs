@@ -18,5 +18,7 @@ pub use dependency::is_ready;
 pub use prepare::{PrepareError, Preparer, Ready, Resolved, hooks_of};
 pub use reader::{HostReader, ReadError, in_words};
 pub use rollback::{arrived, back_to, is_forced, renewed};
-pub use scope::{ADOPT, carries_on, has_annotation, helm_release, name_of, namespace_of, operation, scope};
+pub use scope::{
+    ADOPT, acts_as, carries_on, has_annotation, helm_release, name_of, namespace_of, operation, scope,
+};
 pub use sources::{KnownSources, Unresolved, git_artifact, name_of_artifact, name_of_chart};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use convoy_api::{DeliveryProgress, Operation, Release};
+use convoy_api::{ClusterSpec, DeliveryProgress, Operation, Release};
+use convoy_apply::ServiceAccount;
 use convoy_plan::{HelmRelease, Live, ObjectKey, Policy, Reapply, ReleaseId};
 
 /// The annotation of a Release that allows to prune more than half of a large inventory.
@@ -45,6 +46,16 @@ pub fn helm_release(release: &Release) -> HelmRelease {
     HelmRelease { namespace: namespace_of(release), name: name.unwrap_or_else(|| name_of(release)) }
 }
 
+/// As whom everything is done on a Cluster for a Release; none for who its kubeconfig says. A Release has no say about
+/// the namespace: it is its own, so that no tenant acts as another's account.
+pub fn acts_as(release: &Release, cluster: &ClusterSpec) -> Option<ServiceAccount> {
+    let name = release.spec.service_account_name.as_ref().or(cluster.service_account_name.as_ref())?;
+    Some(ServiceAccount {
+        namespace: release.metadata.namespace.clone().unwrap_or_default(),
+        name: name.clone(),
+    })
+}
+
 /// The name of a Release.
 pub fn name_of(release: &Release) -> String {
     release.metadata.name.clone().unwrap_or_default()
@@ -74,4 +85,37 @@ pub fn carries_on(release: &Release, live: &BTreeMap<ObjectKey, Live>) -> bool {
         Live::Present(object) => object.helm_release.as_ref() == Some(&helm),
         Live::Absent => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_release_acts_as_an_account_of_its_own_namespace_and_never_of_another() {
+        let cases = [
+            (None, None, None),
+            (Some("own"), None, Some("own")),
+            (None, Some("default"), Some("default")),
+            (Some("own"), Some("default"), Some("own")),
+        ];
+        for (own, default, wanted) in cases {
+            let release: Release = serde_json::from_value(json!({
+                "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release",
+                "metadata": {"name": "web", "namespace": "team"},
+                "spec": {
+                    "clusterRef": {"name": "prod", "namespace": "fleet"}, "source": {},
+                    "targetNamespace": "kube-system", "serviceAccountName": own,
+                },
+            }))
+            .unwrap();
+            let cluster =
+                ClusterSpec { service_account_name: default.map(str::to_owned), ..ClusterSpec::default() };
+            let user = acts_as(&release, &cluster).map(|account| account.user());
+            let wanted = wanted.map(|name| format!("system:serviceaccount:team:{name}"));
+            assert_eq!(user, wanted, "{own:?} {default:?}");
+        }
+    }
 }

@@ -239,6 +239,7 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
         _ => {}
     }
     name(object, "spec.kubeconfig.secretRef.name", errors);
+    name(object, "spec.serviceAccountName", errors);
     if let Some(selector) = at(object, "spec.allowedNamespaces")
         && let Err(error) = LabelSelector::from_json(selector)
     {
@@ -284,6 +285,7 @@ fn source(object: &Value, errors: &mut Vec<FieldError>) {
 fn release(object: &Value, errors: &mut Vec<FieldError>) {
     const SOURCES: [&str; 3] = ["git", "helm", "oci"];
     cluster_reference(object, errors);
+    name(object, "spec.serviceAccountName", errors);
     let sources = set(object, "spec.source", &SOURCES);
     if sources.is_empty() {
         errors.push(FieldError::required("spec.source.git", "say where the objects come from"));

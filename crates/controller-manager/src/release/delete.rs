@@ -90,7 +90,7 @@ impl Releases {
             return Ok(None);
         }
         let cluster = &called(cluster_key, release.metadata.namespace.as_deref().unwrap_or_default());
-        let Some(connected) = self.target(cluster_key, ownership) else {
+        let Some(connected) = self.target(release, cluster_key, ownership) else {
             let cluster_exists = self.clusters.get(cluster_key).is_some();
             // Not by the watch alone: nothing brings an inventory back.
             if !cluster_exists && !self.host.has_cluster(cluster_key).await? {

@@ -232,7 +232,7 @@ impl Releases {
             }
             if part.applies().any(|(stage, _)| stage == Stage::Definitions) {
                 // New kinds: what comes next must know them without asking.
-                match self.targets.rediscover(delivery.cluster, delivery.look.ownership).await {
+                match self.rediscover(delivery.look, delivery.cluster).await {
                     Ok(Some(renewed)) => delivery.connected = renewed,
                     Ok(None) => {}
                     Err(error) => {
@@ -364,7 +364,7 @@ impl Releases {
                     if !has_asked && problems.iter().any(|p| matches!(p, Problem::UnknownKind { .. })) =>
                 {
                     has_asked = true;
-                    let renewed = self.targets.rediscover(delivery.cluster, delivery.look.ownership).await;
+                    let renewed = self.rediscover(delivery.look, delivery.cluster).await;
                     if let Ok(Some(renewed)) = renewed {
                         delivery.connected = renewed;
                     }

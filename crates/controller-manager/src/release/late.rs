@@ -199,7 +199,8 @@ impl Releases {
             return Ok(None);
         }
         let is_due = self.late_writes(&id, look.ownership, &cached) != LateWrites::Possible;
-        let Some(connected) = self.target(&id.cluster, look.ownership).filter(|_| is_due) else {
+        let Some(connected) = self.target(look.release, &id.cluster, look.ownership).filter(|_| is_due)
+        else {
             return Ok(until_next(&cached));
         };
         let mut inventory = self.fresh_inventory(&id).await?;

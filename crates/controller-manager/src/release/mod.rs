@@ -40,8 +40,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use convoy_api::{Cluster, Release, ReleaseInventory, ReleaseStatus};
-use convoy_apply::Ownership;
-use convoy_prepare::Preparer;
+use convoy_apply::{Ownership, RequestError};
+use convoy_prepare::{Preparer, acts_as};
 use convoy_render::RenderStore;
 use convoy_runtime::{Clock, Store, StoreKey};
 use parking_lot::Mutex;
@@ -112,12 +112,33 @@ impl Look<'_> {
 }
 
 impl Releases {
-    /// A target that is in contact, for work under `ownership`; none while it is not asked.
-    fn target(&self, cluster: &StoreKey, ownership: &Arc<dyn Ownership>) -> Option<Connected> {
-        match self.contacts.silence(cluster) {
-            None => self.targets.get(cluster, ownership),
-            Some(_) => None,
+    /// A target that is in contact, for work under `ownership` that a Release asks for, as whom it has to act there; none
+    /// while it is not asked.
+    fn target(
+        &self,
+        release: &Release,
+        cluster: &StoreKey,
+        ownership: &Arc<dyn Ownership>,
+    ) -> Option<Connected> {
+        if self.contacts.silence(cluster).is_some() {
+            return None;
         }
+        // Without the Cluster it is not known as whom: never as convoy itself then.
+        let spec = &self.clusters.get(cluster)?.spec;
+        Some(self.targets.get(cluster, ownership)?.acting_as(acts_as(release, spec)))
+    }
+
+    /// Asks a target anew what it serves.
+    async fn rediscover(
+        &self,
+        look: Look<'_>,
+        cluster: &StoreKey,
+    ) -> Result<Option<Connected>, RequestError> {
+        let renewed = self.targets.rediscover(cluster, look.ownership).await?;
+        Ok(renewed.and_then(|renewed| {
+            let spec = &self.clusters.get(cluster)?.spec;
+            Some(renewed.acting_as(acts_as(look.release, spec)))
+        }))
     }
 
     fn recall(&self, look: Look<'_>) -> Memory {

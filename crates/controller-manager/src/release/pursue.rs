@@ -253,7 +253,7 @@ impl Releases {
             let message = format!("there is no Cluster {key}, which spec.clusterRef names; create it");
             return Err(stop(reason::DEPENDENCY_NOT_FOUND, message));
         };
-        if let Some(connected) = self.target(key, look.ownership) {
+        if let Some(connected) = self.target(look.release, key, look.ownership) {
             return Ok(connected);
         }
         if cluster.spec.suspend == Some(true) {

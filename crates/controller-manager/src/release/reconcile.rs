@@ -91,7 +91,7 @@ impl Releases {
             "delete {} {} {}",
             look.release.metadata.generation.unwrap_or_default(),
             self.clusters.get(&named).is_some(),
-            self.target(&named, look.ownership).is_some(),
+            self.target(look.release, &named, look.ownership).is_some(),
         );
         let now = self.clock.monotonic();
         if let Some(wait) = memory.hold.as_ref().and_then(|hold| hold.remaining(&attempt, now)) {

@@ -14,8 +14,8 @@ use convoy_plan::{
     keys_to_look_at, plan,
 };
 use convoy_prepare::{
-    PrepareError, Ready, Unresolved, arrived, carries_on, is_forced, is_ready, namespace_of, operation,
-    renewed, scope,
+    PrepareError, Ready, Unresolved, acts_as, arrived, carries_on, is_forced, is_ready, namespace_of,
+    operation, renewed, scope,
 };
 use convoy_render::SecretValues;
 use convoy_runtime::{Sharded as _, StoreKey};
@@ -124,6 +124,7 @@ impl Previews {
         let mut seen = self.targets.look(&cluster_key, &cluster, ownership).await.map_err(|error| {
             problem(reason::CLUSTER_UNREACHABLE, format!("the Cluster {cluster_key}: {}", describe(&error)))
         })?;
+        seen.target = seen.target.acting_as(acts_as(release, &cluster.spec));
         let chosen = self.choose(gathered, &seen, preview, secrets).await?;
         preview.bundle_digest.clone_from(&chosen.bundle.digest);
         let warnings = chosen.bundle.warnings.iter().cloned();
