@@ -184,7 +184,7 @@ mod tests {
     fn a_program_whose_output_is_read_ends_with_its_guards_input_and_tells_its_exit_code() {
         let sh = Path::new("sh");
         let (process, mut output, _) =
-            PipedProcess::start(sh, &["-c", "echo one; echo two; exec sleep 1000"]).unwrap();
+            PipedProcess::start(sh, &["-c", "printf 'one\ntwo\n'; exec sleep 1000"]).unwrap();
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         assert_eq!(line, "one\n");
