@@ -394,7 +394,9 @@ async fn case_114_replicas_of_an_autoscaler_are_a_conflict_that_is_named_or_take
         };
         assert_eq!(replicas().await, 2);
         scale(5).await;
-        let next = fixed.replace("web:1", "web:2");
+        // Nowhere the same: what the place before ended with would be no change here.
+        let image = format!("web:{name}");
+        let next = fixed.replace("web:1", &image);
         world.commit(&[("m/web.yaml", &next)]);
         let status = world.says(name, "False/ApplyConflict", ".spec.replicas").await;
         let message = condition(&status, "Ready")["message"].as_str().unwrap();
@@ -404,7 +406,7 @@ async fn case_114_replicas_of_an_autoscaler_are_a_conflict_that_is_named_or_take
         assert_eq!(replicas().await, 5);
 
         // The manifest leaves it to the autoscaler: nothing but the image changes.
-        world.commit(&[("m/web.yaml", &free.replace("web:1", "web:2"))]);
+        world.commit(&[("m/web.yaml", &free.replace("web:1", &image))]);
         world.says(name, "True/Succeeded", "2 objects").await;
         assert_eq!(replicas().await, 5);
 
