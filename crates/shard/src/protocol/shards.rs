@@ -21,15 +21,21 @@ impl Protocol {
     /// again meanwhile is handed over nevertheless: its release may have been stored already, and a drain
     /// that ended says nothing of writes that began after it.
     ///
-    /// What is being handed over is not renewed. Its writes end within seconds; if they do not, the work of
-    /// this process stands still, and the lease has to end for another to go on.
+    /// While writes of what is being handed over are under way it is not renewed. They end within seconds; if
+    /// they do not, the work of this process stands still, and the lease has to end for another to go on.
     pub(super) fn keep_what_is_held(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let is_due =
             |(shard, held): &(&u32, &Held)| held.is_draining || self.owed.contains(&LeaseKey::Shard(**shard));
         for shard in self.held.iter().filter(is_due).map(|(shard, _)| *shard).collect::<Vec<_>>() {
-            if self.held.get(&shard).is_some_and(|held| held.is_draining) {
-                self.owed.remove(&LeaseKey::Shard(shard));
+            let Some(held) = self.held.get(&shard) else { continue };
+            let (is_draining, is_drained) = (held.is_draining, held.is_drained);
+            // Before that no write began, and none is under way.
+            let acts = held.acts_from.is_none_or(|from| from <= now.monotonic);
+            if is_draining {
                 self.give_up(shard, now, actions);
+            }
+            if is_draining && !is_drained && acts {
+                self.owed.remove(&LeaseKey::Shard(shard));
             } else {
                 self.renew(shard, now, actions);
             }
