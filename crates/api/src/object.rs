@@ -139,3 +139,12 @@ macro_rules! kind {
 }
 
 pub(crate) use kind;
+
+/// An answer or a body of a subresource, for the object of a name.
+pub(crate) fn subresource_body(kind: &str, value: &impl Serialize, namespace: &str, name: &str) -> Value {
+    let mut body = serde_json::to_value(value).unwrap_or_default();
+    body["apiVersion"] = crate::API_VERSION.into();
+    body["kind"] = kind.into();
+    body["metadata"] = serde_json::json!({"name": name, "namespace": namespace});
+    body
+}

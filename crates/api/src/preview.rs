@@ -2,7 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{API_VERSION, Operation, schema};
+use crate::object::subresource_body;
+use crate::{Operation, schema};
 
 /// What `GET …/releases/<name>/preview` answers: what the next delivery would do, and why. It is not stored, and
 /// making it changes nothing on the target. `POST` with a Release answers the same for that one.
@@ -245,11 +246,7 @@ impl ReleasePreview {
 
     /// The whole answer for the Release of a name.
     pub fn body(&self, namespace: &str, name: &str) -> Value {
-        let mut body = serde_json::to_value(self).unwrap_or_default();
-        body["apiVersion"] = API_VERSION.into();
-        body["kind"] = Self::KIND.into();
-        body["metadata"] = serde_json::json!({"name": name, "namespace": namespace});
-        body
+        subresource_body(Self::KIND, self, namespace, name)
     }
 
     /// All texts that may quote what is in an object, to be masked.

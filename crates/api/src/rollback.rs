@@ -3,7 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{API_VERSION, Outcome, Release, ReleaseStatus, annotation, schema};
+use crate::object::subresource_body;
+use crate::{Outcome, Release, ReleaseStatus, annotation, schema};
 
 /// The body of `POST …/releases/<name>/rollback`, and its answer. It is not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -33,11 +34,7 @@ impl ReleaseRollback {
 
     /// The whole body for the Release of a name.
     pub fn body(&self, namespace: &str, name: &str) -> Value {
-        let mut body = serde_json::to_value(self).unwrap_or_default();
-        body["apiVersion"] = API_VERSION.into();
-        body["kind"] = Self::KIND.into();
-        body["metadata"] = serde_json::json!({"name": name, "namespace": namespace});
-        body
+        subresource_body(Self::KIND, self, namespace, name)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod dead;
 pub mod fleet;
 pub mod isolation;
 pub mod load;
+pub mod repository;
 pub mod rounds;
 
 use std::io::{BufRead, Read};
@@ -118,6 +119,46 @@ impl Convoy {
 /// Runs the convoy program to its end.
 pub fn run(arguments: &[&str]) -> Output {
     Command::new(convoy_program()).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The convoy program as a person uses it, with a kubeconfig.
+#[derive(Debug)]
+pub struct Cli {
+    kubeconfig: PathBuf,
+}
+
+impl Cli {
+    /// Against the control plane of a kubeconfig.
+    pub fn new(kubeconfig: &Path) -> Self {
+        Self { kubeconfig: kubeconfig.to_owned() }
+    }
+
+    /// Runs a command line, in words without spaces: exit code, standard output, standard error.
+    ///
+    /// # Panics
+    /// When it does not start, or prints what is no text.
+    pub fn run(&self, line: &str) -> (Option<i32>, String, String) {
+        let mut arguments: Vec<&str> = line.split(' ').collect();
+        arguments.extend(["--kubeconfig", self.kubeconfig.to_str().unwrap()]);
+        let output = run(&arguments);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Waits until a command line prints something.
+    ///
+    /// # Panics
+    /// When it does not within [`PATIENCE`].
+    pub fn until(&self, line: &str, wanted: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (_, out, err) = self.run(line);
+            if out.contains(wanted) {
+                return out;
+            }
+            assert!(Instant::now() < deadline, "{line}: {wanted}:\n{out}{err}");
+        }
+    }
 }
 
 /// kubectl with a kubeconfig.

@@ -4,12 +4,11 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use convoy_e2e::Convoy;
 use convoy_e2e::fleet::wait;
+use convoy_e2e::repository::Repository;
 use convoy_testkit::{ControlPlane, HttpsClient, Options};
 use serde_json::{Value, json};
 
@@ -72,30 +71,12 @@ impl Stage {
             "there",
             &json!({"kubeconfig": {"secretRef": {"name": "there"}}}),
         );
-        std::fs::create_dir_all(stage.repository()).unwrap();
-        stage.git(&["init", "--quiet", "--initial-branch=main"]);
+        stage.repository().init();
         stage
     }
 
-    fn repository(&self) -> PathBuf {
-        self.folder.path().join("apps")
-    }
-
-    fn git(&self, arguments: &[&str]) {
-        let identity = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"];
-        let status =
-            Command::new("git").arg("-C").arg(self.repository()).args(identity).args(arguments).status();
-        assert!(status.unwrap().success(), "git {arguments:?}");
-    }
-
-    fn commit(&self, files: &[(&str, String)]) {
-        for (path, text) in files {
-            let path = self.repository().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        self.git(&["add", "--all"]);
-        self.git(&["commit", "--quiet", "-m", "change"]);
+    fn repository(&self) -> Repository {
+        Repository::at(&self.folder.path().join("apps"))
     }
 
     fn convoy(&self, kind: &str, plural: &str, name: &str, spec: &Value) {
@@ -131,7 +112,7 @@ impl Stage {
         let path = "/api/v1/namespaces/well/configmaps/well";
         let times = (first..first + CHANGES).map(|number| {
             let text = number.to_string();
-            self.commit(&[("well/all.yaml", map("well", &text))]);
+            self.repository().commit(&[("well/all.yaml", map("well", &text))]);
             let token = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": text}}});
             let sources = "/apis/convoy.kumodo.io/v1alpha1/namespaces/default/gitrepositories/apps";
             let began = Instant::now();
@@ -161,8 +142,8 @@ fn a_silent_webhook_and_a_broken_conversion_are_told_and_delay_no_other_release_
     let mut files = vec![("well/all.yaml", map("well", "0")), ("boats/all.yaml", boat(1))];
     let paths = names.map(|name| format!("{name}/all.yaml"));
     files.extend(paths.iter().map(|path| (path.as_str(), hooked("0"))));
-    stage.commit(&files);
-    let url = format!("file://{}", stage.repository().display());
+    stage.repository().commit(&files);
+    let url = stage.repository().url();
     stage.convoy("GitRepository", "gitrepositories", "apps", &json!({"url": url, "interval": "1h"}));
     for name in ["well", "boats"].iter().chain(&names) {
         stage.release(name);
@@ -194,7 +175,7 @@ fn a_silent_webhook_and_a_broken_conversion_are_told_and_delay_no_other_release_
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut files = vec![("boats/all.yaml", boat(2))];
     files.extend(paths.iter().map(|path| (path.as_str(), hooked("1"))));
-    stage.commit(&files);
+    stage.repository().commit(&files);
 
     let worst = stage.worst(100);
     assert!(worst < SOON, "a change took {worst:?} beside them, {usual:?} before");

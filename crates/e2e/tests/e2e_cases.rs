@@ -15,10 +15,10 @@ use convoy_e2e::Convoy;
 use convoy_runtime::{ProcessIdentity, host_client};
 use convoy_testkit::{ControlPlane, Options};
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use support::{NAMESPACE, World, condition, until};
+use support::{NAMESPACE, World, api_of, condition, until};
 
 /// A target: the kube-apiserver of the world, or a sandbox.
 struct Place {
@@ -35,13 +35,7 @@ impl Place {
         plural: &str,
         namespace: Option<&str>,
     ) -> Api<DynamicObject> {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        }
+        api_of(&self.client, (api_version, kind, plural), namespace)
     }
 
     fn maps(&self, namespace: &str) -> Api<DynamicObject> {
@@ -90,16 +84,6 @@ impl World {
         let client = host_client(Some(&kubeconfig), &identity).await.unwrap();
         self.cluster("sandbox", &std::fs::read_to_string(&kubeconfig).unwrap()).await;
         Place { cluster: "sandbox", client, _sandbox: Some(sandbox) }
-    }
-
-    /// Waits until a look that was asked for has taken place.
-    async fn asked(&self, name: &str, at: &str) {
-        let ask = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": at}}});
-        self.patch(&self.releases(), name, ask).await;
-        until("the request is echoed", || async {
-            self.releases().get(name).await.unwrap().data["status"]["lastHandledReconcileAt"] == at
-        })
-        .await;
     }
 
     /// Writes of the controller-manager into a namespace of the kube-apiserver.

@@ -5,9 +5,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
-use convoy_e2e::{Convoy, PATIENCE, convoy_program, run};
+use convoy_e2e::repository::Repository;
+use convoy_e2e::{Cli, Convoy, PATIENCE, convoy_program};
 use convoy_runtime::{ProcessIdentity, host_client};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -39,8 +39,7 @@ impl World {
         let identity = ProcessIdentity { process: "test", replica_id: "t".to_owned() };
         let client = host_client(Some(&data.join("admin.kubeconfig")), &identity).await.unwrap();
         let world = Self { folder, client, _standalone: standalone };
-        std::fs::create_dir(world.repository()).unwrap();
-        world.git(&["init", "-q", "-b", "main"]);
+        world.repository().init();
         world.commit("green");
         let kubeconfig = std::fs::read_dir(data.join("sandbox"))
             .unwrap()
@@ -53,7 +52,7 @@ impl World {
         world.create(&secrets, &secret).await;
         let cluster = json!({"kubeconfig": {"secretRef": {"name": "here", "key": "value"}}});
         world.convoy("Cluster", "clusters", "here", &cluster).await;
-        let source = json!({"url": format!("file://{}", world.repository().display()), "interval": "1h"});
+        let source = json!({"url": world.repository().url(), "interval": "1h"});
         world.convoy("GitRepository", "gitrepositories", "apps", &source).await;
         let release = json!({
             "clusterRef": {"name": "here"}, "source": {"git": {"repositoryRef": {"name": "apps"}, "path": "app"}},
@@ -63,25 +62,14 @@ impl World {
         world
     }
 
-    fn repository(&self) -> PathBuf {
-        self.folder.path().join("repository")
-    }
-
-    fn git(&self, arguments: &[&str]) {
-        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
-        let status =
-            Command::new("git").args(identity).args(arguments).current_dir(self.repository()).status();
-        assert!(status.unwrap().success(), "git {arguments:?}");
+    fn repository(&self) -> Repository {
+        Repository::at(&self.folder.path().join("repository"))
     }
 
     fn commit(&self, color: &str) {
-        let path = self.repository().join("app");
-        std::fs::create_dir_all(&path).unwrap();
         let manifest =
             format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: web}}\ndata: {{color: {color}}}\n");
-        std::fs::write(path.join("web.yaml"), manifest).unwrap();
-        self.git(&["add", "-A"]);
-        self.git(&["commit", "-q", "-m", color]);
+        self.repository().commit(&[("app/web.yaml", manifest)]);
     }
 
     async fn create(&self, resource: &ApiResource, object: &Value) {
@@ -99,48 +87,30 @@ impl World {
         self.folder.path().join("data/admin.kubeconfig")
     }
 
-    /// Exit code, standard output, standard error.
-    fn cli(&self, line: &str) -> (Option<i32>, String, String) {
-        let kubeconfig = self.kubeconfig();
-        let mut arguments: Vec<&str> = line.split(' ').collect();
-        arguments.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
-        let output = run(&arguments);
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-
-    /// Waits until a command prints something.
-    fn until(&self, line: &str, wanted: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let (_, out, err) = self.cli(line);
-            if out.contains(wanted) {
-                return out;
-            }
-            assert!(Instant::now() < deadline, "{line}: {wanted}:\n{out}{err}");
-        }
+    fn convoy_cli(&self) -> Cli {
+        Cli::new(&self.kubeconfig())
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_gets_describes_reconciles_suspends_resumes_and_forgets() {
     let world = World::start().await;
-    let table = world.until("get", "Succeeded");
+    let table = world.convoy_cli().until("get", "Succeeded");
     assert!(table.starts_with("NAME   CLUSTER   READY   STATUS"), "{table}");
-    let (code, out, _) = world.cli("get all -A");
+    let (code, out, _) = world.convoy_cli().run("get all -A");
     assert_eq!(code, Some(0));
     assert!(
         out.contains("release.convoy.kumodo.io/web") && out.contains("cluster.convoy.kumodo.io/here"),
         "{out}"
     );
-    let (_, out, _) = world.cli("get rel web -o json");
+    let (_, out, _) = world.convoy_cli().run("get rel web -o json");
     let release: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&release["kind"], &release["metadata"]["name"]), (&json!("Release"), &json!("web")));
-    let (_, out, _) = world.cli("get release,gitrepo -o name");
+    let (_, out, _) = world.convoy_cli().run("get release,gitrepo -o name");
     assert_eq!(out, "release.convoy.kumodo.io/web\ngitrepository.convoy.kumodo.io/apps\n");
-    let (_, out, err) = world.cli("get releases -l app=none -o wide");
+    let (_, out, err) = world.convoy_cli().run("get releases -l app=none -o wide");
     assert_eq!((out.as_str(), err.trim()), ("", "No releases found in default namespace."));
-    let (code, _, err) = world.cli("get release nope");
+    let (code, _, err) = world.convoy_cli().run("get release nope");
     assert_eq!((code, err.trim()), (Some(1), "convoy: there is no release.convoy.kumodo.io/nope"));
     for (line, want) in [
         ("get pods", "there is no kind \"pods\""),
@@ -152,11 +122,11 @@ async fn a_person_gets_describes_reconciles_suspends_resumes_and_forgets() {
         ("forget gitrepo apps", "nothing on a target"),
         ("forget release web", "give --yes"),
     ] {
-        let (code, _, err) = world.cli(line);
+        let (code, _, err) = world.convoy_cli().run(line);
         assert!(code == Some(2) && err.contains(want), "{line}: {code:?} {err}");
     }
 
-    let (code, out, _) = world.cli("describe release web");
+    let (code, out, _) = world.convoy_cli().run("describe release web");
     assert_eq!(code, Some(0));
     for part in [
         "Source:           GitRepository apps, path app",
@@ -166,35 +136,35 @@ async fn a_person_gets_describes_reconciles_suspends_resumes_and_forgets() {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
-    let (_, out, _) = world.cli("describe cluster/here gitrepo/apps");
+    let (_, out, _) = world.convoy_cli().run("describe cluster/here gitrepo/apps");
     assert!(out.contains("Spec:") && out.contains("url: file://") && out.contains("Succeeded"), "{out}");
 
     // A new revision is only found because somebody asks.
     world.commit("blue");
-    let (code, out, err) = world.cli("reconcile release web --with-source --force");
+    let (code, out, err) = world.convoy_cli().run("reconcile release web --with-source --force");
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(
         out.contains("gitrepository.convoy.kumodo.io/apps is ready") && out.contains("web is ready"),
         "{out}"
     );
-    let (_, out, _) = world.cli("get rel web -o yaml");
+    let (_, out, _) = world.convoy_cli().run("get rel web -o yaml");
     assert!(out.contains("revision: 2"), "{out}");
 
-    let (code, out, _) = world.cli("suspend release web");
+    let (code, out, _) = world.convoy_cli().run("suspend release web");
     assert_eq!((code, out.trim()), (Some(0), "release.convoy.kumodo.io/web suspended"));
-    assert_eq!(world.cli("suspend rel/web").1.trim(), "release.convoy.kumodo.io/web unchanged");
-    let (code, _, err) = world.cli("reconcile release web");
+    assert_eq!(world.convoy_cli().run("suspend rel/web").1.trim(), "release.convoy.kumodo.io/web unchanged");
+    let (code, _, err) = world.convoy_cli().run("reconcile release web");
     assert!(code == Some(1) && err.contains("is suspended; resume it first"), "{err}");
-    world.until("get rel web", "Suspended");
-    assert_eq!(world.cli("resume release web").1.trim(), "release.convoy.kumodo.io/web resumed");
-    world.until("get rel web", "Succeeded");
+    world.convoy_cli().until("get rel web", "Suspended");
+    assert_eq!(world.convoy_cli().run("resume release web").1.trim(), "release.convoy.kumodo.io/web resumed");
+    world.convoy_cli().until("get rel web", "Succeeded");
 
     // What does not become ready is told with its reason, and in time.
     let patch = json!({"spec": {"source": {"git": {"path": "none"}}}});
     let releases: Api<DynamicObject> =
         Api::namespaced_with(world.client.clone(), "default", &kind("Release", "releases"));
     releases.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    let (code, _, err) = world.cli("reconcile release web");
+    let (code, _, err) = world.convoy_cli().run("reconcile release web");
     assert!(code == Some(1) && err.contains("is not ready (PathNotFound)"), "{err}");
 
     // The cluster is gone: deleting waits, forgetting does not.
@@ -207,25 +177,25 @@ async fn a_person_gets_describes_reconciles_suspends_resumes_and_forgets() {
     );
     let patch = json!({"stringData": {"value": nowhere}});
     secrets.patch("here", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    let (code, _, err) = world.cli("reconcile cluster here");
+    let (code, _, err) = world.convoy_cli().run("reconcile cluster here");
     assert!(code == Some(1) && err.contains("is not ready (ClusterUnreachable)"), "{err}");
     releases.delete("web", &kube::api::DeleteParams::default()).await.unwrap();
-    world.until("get rel web -o wide", "not in contact");
-    let (code, out, err) = world.cli("forget release web --yes");
+    world.convoy_cli().until("get rel web -o wide", "not in contact");
+    let (code, out, err) = world.convoy_cli().run("forget release web --yes");
     assert_eq!((code, out.trim()), (Some(0), "release.convoy.kumodo.io/web forgotten"), "{err}");
     assert!(
         err.contains("On the Cluster here, 1 object stays") && err.contains("ConfigMap default/web"),
         "{err}"
     );
-    assert_eq!(world.cli("get releaseinventories").1, "");
-    let (code, out, _) = world.cli("forget cluster/here -y");
+    assert_eq!(world.convoy_cli().run("get releaseinventories").1, "");
+    let (code, out, _) = world.convoy_cli().run("forget cluster/here -y");
     assert_eq!((code, out.trim()), (Some(0), "cluster.convoy.kumodo.io/here forgotten"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_prints_a_line_for_each_change() {
     let world = World::start().await;
-    world.until("get", "Succeeded");
+    world.convoy_cli().until("get", "Succeeded");
     let mut child = Command::new(convoy_program())
         .args(["get", "releases", "--watch", "--kubeconfig"])
         .arg(world.kubeconfig())
@@ -242,9 +212,9 @@ async fn a_watch_prints_a_line_for_each_change() {
     let next = || lines.recv_timeout(PATIENCE).unwrap();
     assert!(next().starts_with("NAME "));
     assert!(next().contains("Succeeded"));
-    world.cli("suspend release web");
+    world.convoy_cli().run("suspend release web");
     assert!(next().contains("Suspended"));
-    world.cli("resume release web");
+    world.convoy_cli().run("resume release web");
     loop {
         if next().contains("Succeeded") {
             break;

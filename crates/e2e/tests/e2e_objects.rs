@@ -42,15 +42,6 @@ impl World {
         };
         self.target_requests().into_iter().filter(is_write).collect()
     }
-
-    async fn asked(&self, name: &str, at: &str) {
-        let ask = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": at}}});
-        self.patch(&self.releases(), name, ask).await;
-        until("the request is echoed", || async {
-            self.releases().get(name).await.unwrap().data["status"]["lastHandledReconcileAt"] == at
-        })
-        .await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_controller_manager::{Options, run};
+use convoy_e2e::repository::Repository;
 use convoy_e2e::{Convoy, PATIENCE};
 use convoy_runtime::leases::{KubeLeases, PeerLeases, drive};
 use convoy_runtime::{
@@ -75,8 +75,7 @@ impl Stage {
         let user = ProcessIdentity { process: "test", replica_id: "user".to_owned() };
         let client = host_client(Some(&kubeconfig), &user).await.unwrap();
         let stage = Self { folder, client, _apiserver: apiserver.unwrap(), _sandbox: sandbox.unwrap() };
-        std::fs::create_dir_all(stage.repository()).unwrap();
-        stage.git(&["init", "--quiet", "--initial-branch", "main"]);
+        stage.repository().init();
         stage.commit("one");
         for (number, is_odd) in [(1, false), (2, true)] {
             let name = cluster_name(is_odd);
@@ -87,21 +86,14 @@ impl Stage {
             let spec = json!({"kubeconfig": {"secretRef": {"name": name}}});
             stage.convoy("Cluster", "clusters", json!({"metadata": {"name": name}, "spec": spec})).await;
         }
-        let url = format!("file://{}", stage.repository().display());
+        let url = stage.repository().url();
         let repository = json!({"metadata": {"name": "apps"}, "spec": {"url": url, "interval": "1s"}});
         stage.convoy("GitRepository", "gitrepositories", repository).await;
         stage
     }
 
-    fn repository(&self) -> PathBuf {
-        self.folder.path().join("apps")
-    }
-
-    fn git(&self, arguments: &[&str]) {
-        let identity = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"];
-        let status =
-            Command::new("git").arg("-C").arg(self.repository()).args(identity).args(arguments).status();
-        assert!(status.unwrap().success(), "git {arguments:?}");
+    fn repository(&self) -> Repository {
+        Repository::at(&self.folder.path().join("apps"))
     }
 
     /// Makes the repository hold a ConfigMap with this text.
@@ -109,9 +101,7 @@ impl Stage {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"text": text},
         });
-        std::fs::write(self.repository().join("map.yaml"), map.to_string()).unwrap();
-        self.git(&["add", "--all"]);
-        self.git(&["commit", "--quiet", "-m", text]);
+        self.repository().commit(&[("map.yaml", map.to_string())]);
     }
 
     fn api(&self, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {

@@ -8,10 +8,9 @@
 )]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
 
-use convoy_e2e::{Convoy, PATIENCE, run};
+use convoy_e2e::repository::Repository;
+use convoy_e2e::{Cli, Convoy};
 use convoy_runtime::{ProcessIdentity, host_client};
 use convoy_testkit::{ControlPlane, Options};
 use kube::Client;
@@ -133,9 +132,8 @@ impl World {
         let client = host_client(Some(&data.join("admin.kubeconfig")), &identity).await.unwrap();
         let target = host_client(Some(kubeconfig), &identity).await.unwrap();
         let world = Self { folder, client, target, audit_log, is_real, _standalone: standalone };
-        std::fs::create_dir(world.repository()).unwrap();
-        world.git(&["init", "-q", "-b", "main"]);
-        world.commit(&[
+        world.repository().init();
+        world.repository().commit(&[
             ("gadgets/all.yaml", GADGETS),
             ("namespace/all.yaml", NEW_NAMESPACE),
             ("map/all.yaml", MAP),
@@ -155,30 +153,13 @@ impl World {
         world.create(&core("Secret"), &secret("values", "values.yaml", &values)).await;
         let cluster = json!({"kubeconfig": {"secretRef": {"name": "here", "key": "value"}}});
         world.convoy("Cluster", "clusters", "here", &cluster).await;
-        let source = json!({"url": format!("file://{}", world.repository().display()), "interval": "1h"});
+        let source = json!({"url": world.repository().url(), "interval": "1h"});
         world.convoy("GitRepository", "gitrepositories", "apps", &source).await;
         world
     }
 
-    fn repository(&self) -> PathBuf {
-        self.folder.path().join("repository")
-    }
-
-    fn git(&self, arguments: &[&str]) {
-        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
-        let status =
-            Command::new("git").args(identity).args(arguments).current_dir(self.repository()).status();
-        assert!(status.unwrap().success(), "git {arguments:?}");
-    }
-
-    fn commit(&self, files: &[(&str, &str)]) {
-        for (path, text) in files {
-            let path = self.repository().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        self.git(&["add", "-A"]);
-        self.git(&["commit", "-q", "-m", "change"]);
+    fn repository(&self) -> Repository {
+        Repository::at(&self.folder.path().join("repository"))
     }
 
     async fn create(&self, resource: &ApiResource, object: &Value) {
@@ -199,31 +180,13 @@ impl World {
         api.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Exit code, standard output, standard error.
-    fn cli(&self, line: &str) -> (Option<i32>, String, String) {
-        let kubeconfig = self.folder.path().join("data/admin.kubeconfig");
-        let mut arguments: Vec<&str> = line.split(' ').collect();
-        arguments.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
-        let output = run(&arguments);
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-
-    /// Waits until a command prints something.
-    fn until(&self, line: &str, wanted: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let (_, out, err) = self.cli(line);
-            if out.contains(wanted) {
-                return out;
-            }
-            assert!(Instant::now() < deadline, "{line}: {wanted}:\n{out}{err}");
-        }
+    fn convoy_cli(&self) -> Cli {
+        Cli::new(&self.folder.path().join("data/admin.kubeconfig"))
     }
 
     /// The preview of a Release as JSON.
     fn preview(&self, what: &str) -> (Option<i32>, Value) {
-        let (code, out, err) = self.cli(&format!("preview {what} -o json"));
+        let (code, out, err) = self.convoy_cli().run(&format!("preview {what} -o json"));
         (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{what}: {out}{err}")))
     }
 
@@ -307,7 +270,7 @@ async fn what_a_release_brings_itself_is_no_problem(world: &World) {
     let said = preview["problems"][0]["message"].as_str().unwrap();
     assert!(said.contains("the namespace nowhere does not exist"), "{said}");
     world.patch("map", &json!({"createNamespace": true})).await;
-    world.until("preview map -o json", "Namespace");
+    world.convoy_cli().until("preview map -o json", "Namespace");
     let (code, preview) = world.preview("map");
     assert_eq!(
         (code, actions(&preview)),
@@ -315,7 +278,7 @@ async fn what_a_release_brings_itself_is_no_problem(world: &World) {
     );
 
     world.convoy("Release", "releases", "broken", &source("broken")).await;
-    let (code, out, err) = world.cli("preview broken");
+    let (code, out, err) = world.convoy_cli().run("preview broken");
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(out.contains("2 problems are in the way") && out.contains("serves no Nothing"), "{out}{err}");
 }
@@ -333,20 +296,20 @@ fn what_is_not_saved_can_be_previewed(world: &World) {
         (Some(0), vec!["Create ConfigMap inside".to_owned()]),
         "{preview:#}"
     );
-    assert!(world.cli("get releases -o name").1.lines().all(|name| !name.ends_with("/unsaved")));
+    assert!(world.convoy_cli().run("get releases -o name").1.lines().all(|name| !name.ends_with("/unsaved")));
     for (line, code, want) in [
         (format!("preview other -f {shown}"), 2, "is unsaved, not other"),
         (format!("preview -f {shown} -n other"), 2, "in namespace default, not other"),
         ("preview".to_owned(), 2, "give the name of a Release"),
         ("preview nobody".to_owned(), 1, "\"nobody\" not found"),
     ] {
-        let (got, _, err) = world.cli(&line);
+        let (got, _, err) = world.convoy_cli().run(&line);
         assert!(got == Some(code) && err.contains(want), "{line}: {got:?} {err}");
     }
     // What a preview says is no Release.
-    let (_, out, _) = world.cli("preview map -o json");
+    let (_, out, _) = world.convoy_cli().run("preview map -o json");
     std::fs::write(&file, out).unwrap();
-    let (code, _, err) = world.cli(&format!("preview -f {shown}"));
+    let (code, _, err) = world.convoy_cli().run(&format!("preview -f {shown}"));
     assert!(code == Some(2) && err.contains("holds no Release"), "{err}");
 }
 
@@ -356,7 +319,7 @@ async fn every_action_is_shown_and_no_secret(world: &World) {
     release["suspend"] = json!(false);
     release["render"] = json!({"helm": {"valuesFrom": [{"kind": "Secret", "name": "values"}]}});
     world.convoy("Release", "releases", "web", &release).await;
-    world.until("get rel web", "Succeeded");
+    world.convoy_cli().until("get rel web", "Succeeded");
     let (code, preview) = world.preview("web");
     assert_eq!(code, Some(0), "{preview:#}");
     assert!(preview["counts"]["keep"] == 5 && preview["counts"]["change"].is_null(), "{preview:#}");
@@ -365,12 +328,12 @@ async fn every_action_is_shown_and_no_secret(world: &World) {
     let maps: Api<DynamicObject> = Api::namespaced_with(world.target.clone(), "default", &core("ConfigMap"));
     maps.create(&PostParams::default(), &serde_json::from_value(taken).unwrap()).await.unwrap();
     world.patch("web", &json!({"suspend": true, "render": {"helm": {"values": {"size": 2}}}})).await;
-    world.until("get rel web", "Suspended");
-    world.until("preview web -o json", "Adopt");
+    world.convoy_cli().until("get rel web", "Suspended");
+    world.convoy_cli().until("preview web -o json", "Adopt");
     let before = world.versions().await;
     let mut answers = String::new();
     for format in ["table", "wide", "json", "yaml", "name"] {
-        let (_, out, err) = world.cli(&format!("preview web -o {format}"));
+        let (_, out, err) = world.convoy_cli().run(&format!("preview web -o {format}"));
         assert!(!out.is_empty(), "{format}: {err}");
         answers.push_str(&out);
         answers.push_str(&err);
@@ -425,8 +388,8 @@ async fn every_action_is_shown_and_no_secret(world: &World) {
 }
 
 async fn all_of_it(world: &World) {
-    world.until("get gitrepo apps", "Succeeded");
-    world.until("get cluster here", "True");
+    world.convoy_cli().until("get gitrepo apps", "Succeeded");
+    world.convoy_cli().until("get cluster here", "True");
     what_a_release_brings_itself_is_no_problem(world).await;
     what_is_not_saved_can_be_previewed(world);
     every_action_is_shown_and_no_secret(world).await;

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use convoy_e2e::fleet::wait;
+use convoy_e2e::repository::Repository;
 use convoy_e2e::{Convoy, Kubectl};
 use convoy_testkit::{ControlPlane, HttpsClient, Kwok, NODE, Options, leave_out, program};
 use serde_json::{Value, json};
@@ -116,9 +117,8 @@ impl Stage {
             "there",
             &json!({"kubeconfig": {"secretRef": {"name": "there"}}}),
         );
-        std::fs::create_dir_all(stage.repository()).unwrap();
-        stage.git(&["init", "--quiet", "--initial-branch=main"]);
-        stage.commit(&[
+        stage.repository().init();
+        stage.repository().commit(&[
             ("web/Chart.yaml", CHART.to_owned()),
             ("web/templates/all.yaml", DEPLOYMENT.replace("NODE", NODE)),
             ("web/templates/hook.yaml", HOOK.replace("NODE", NODE)),
@@ -128,30 +128,13 @@ impl Stage {
             ("helmed/templates/all.yaml", HELMED.to_owned()),
             ("many/all.yaml", many("one")),
         ]);
-        let url = format!("file://{}", stage.repository().display());
+        let url = stage.repository().url();
         stage.convoy("GitRepository", "gitrepositories", "apps", &json!({"url": url, "interval": "1s"}));
         stage
     }
 
-    fn repository(&self) -> PathBuf {
-        self.folder.path().join("apps")
-    }
-
-    fn git(&self, arguments: &[&str]) {
-        let identity = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"];
-        let status =
-            Command::new("git").arg("-C").arg(self.repository()).args(identity).args(arguments).status();
-        assert!(status.unwrap().success(), "git {arguments:?}");
-    }
-
-    fn commit(&self, files: &[(&str, String)]) {
-        for (path, text) in files {
-            let path = self.repository().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        self.git(&["add", "--all"]);
-        self.git(&["commit", "--quiet", "-m", "change"]);
+    fn repository(&self) -> Repository {
+        Repository::at(&self.folder.path().join("apps"))
     }
 
     fn create(&self, path: &str, object: &Value) {
@@ -292,7 +275,7 @@ fn brings_a_kind_with_its_objects(stage: &Stage) {
     stage.release("kinds", "sea", &json!({}));
     stage.delivered("kinds");
     assert_eq!(stage.found(BOAT)["spec"], json!({"sails": 3}));
-    stage.commit(&[("kinds/all.yaml", KIND_AND_OBJECT.replace("sails: 3", "sails: 4"))]);
+    stage.repository().commit(&[("kinds/all.yaml", KIND_AND_OBJECT.replace("sails: 3", "sails: 4"))]);
     stage.until("the change is there", || stage.found(BOAT)["spec"] == json!({"sails": 4}));
     stage.delivered("kinds");
     stage.remove("kinds");
@@ -307,7 +290,7 @@ fn takes_over(stage: &Stage) {
     kubectl.ok_with(&["apply", "--namespace=before", "--filename=-"], APPLIED);
     let helm = Command::new(program("helm").unwrap())
         .args(["install", "helmed", "helmed", "--namespace=before"])
-        .current_dir(stage.repository())
+        .current_dir(stage.repository().folder())
         .env("KUBECONFIG", &stage.kubeconfig)
         .env("HOME", stage.folder.path())
         .output()
@@ -319,7 +302,7 @@ fn takes_over(stage: &Stage) {
         stage.release(name, "before", &json!({"apply": {"conflicts": "Fail"}}));
         stage.delivered(name);
     }
-    stage.commit(&[
+    stage.repository().commit(&[
         ("applied/all.yaml", APPLIED_LESS.to_owned()),
         ("helmed/templates/all.yaml", HELMED.replace(", drop: b", "")),
     ]);
@@ -350,7 +333,7 @@ fn delivers_a_thousand(stage: &Stage) {
     assert_eq!(status["objects"], MANY + 1, "with the namespace");
     assert_eq!(count(), MANY);
     let other = stage.found(&map("many", "many-0008"))["metadata"]["resourceVersion"].clone();
-    stage.commit(&[("many/all.yaml", many("two"))]);
+    stage.repository().commit(&[("many/all.yaml", many("two"))]);
     let seventh = map("many", "many-0007");
     stage.until("the change is there", || stage.found(&seventh)["data"] == json!({"text": "two"}));
     stage.delivered("many");

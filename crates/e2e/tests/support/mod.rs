@@ -191,13 +191,7 @@ impl World {
         plural: &str,
         namespace: Option<&str>,
     ) -> Api<DynamicObject> {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        }
+        api_of(&self.client, (api_version, kind, plural), namespace)
     }
 
     pub(crate) async fn create(&self, api_version: &str, kind: &str, plural: &str, mut object: Value) {
@@ -278,6 +272,16 @@ impl World {
         api.get_opt(name).await.unwrap().map_or(Value::Null, |object| object.data["data"].clone())
     }
 
+    /// Waits until a look that was asked for has taken place.
+    pub(crate) async fn asked(&self, name: &str, at: &str) {
+        let ask = json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": at}}});
+        self.patch(&self.releases(), name, ask).await;
+        until("the request is echoed", || async {
+            self.releases().get(name).await.unwrap().data["status"]["lastHandledReconcileAt"] == at
+        })
+        .await;
+    }
+
     /// The requests of the controller-manager that kube-apiserver's audit log has, leaving out convoy's
     /// own kinds, their definitions and what it reads and writes as a host.
     pub(crate) fn target_requests(&self) -> Vec<String> {
@@ -296,6 +300,20 @@ impl World {
             .filter(|request| !request.contains("convoy.kumodo.io/v1alpha1") && !request.contains("/events"))
             .filter(|request| !request.contains(&format!("/namespaces/{NAMESPACE}/secrets/")))
             .collect()
+    }
+}
+
+/// A resource by its apiVersion, kind and plural.
+pub(crate) fn api_of(
+    client: &Client,
+    (api_version, kind, plural): (&str, &str, &str),
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `cargo xtask cache-memory`: what a controller-manager that owns all shards and caches everything takes of
 //! memory, and what one of three with shard-scoped caches does.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -10,7 +9,8 @@ use convoy_e2e::load::write_chart;
 use convoy_testkit::GitServer;
 use serde_json::{Value, json};
 
-use crate::{ha_rounds, workspace};
+use crate::ha_rounds::ProgramArguments;
+use crate::workspace;
 
 /// Of the memory of a replica that owns all shards, a replica that owns a third may take this part.
 const BUDGET_PERCENT: u64 = 45;
@@ -28,18 +28,14 @@ pub(crate) struct Arguments {
     /// How long the delivery of all, and each look at all, may take, in seconds.
     #[arg(long, default_value_t = 1200)]
     patience: u64,
-    /// The convoy program. Default: built for this.
-    #[arg(long, value_name = "FILE")]
-    convoy: Option<PathBuf>,
-    /// Build it with optimisation.
-    #[arg(long)]
-    release: bool,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// Delivers the Releases, then measures fresh replicas that have looked at all of their own.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = ha_rounds::program(arguments.convoy.as_deref(), &target, arguments.release)?;
+    let convoy = arguments.program.program(&target)?;
     let folder = target.join("cache-memory").join(std::process::id().to_string());
     let options = FleetOptions {
         convoy,

@@ -1,13 +1,13 @@
 //! `cargo xtask dead-clusters`: targets that stop to answer, and what the Releases of the others notice.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use convoy_e2e::dead::{Options, run as measure, show};
 
-use crate::{ha_rounds, workspace};
+use crate::ha_rounds::ProgramArguments;
+use crate::workspace;
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -30,18 +30,14 @@ pub(crate) struct Arguments {
     /// By how many percent the 99th percentile may grow.
     #[arg(long, default_value_t = 20)]
     percent: u32,
-    /// The convoy program. Default: built for this.
-    #[arg(long, value_name = "FILE")]
-    convoy: Option<PathBuf>,
-    /// Build it with optimisation.
-    #[arg(long)]
-    release: bool,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// Runs it; what does not hold is a failure, and leaves all logs where they are.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = ha_rounds::program(arguments.convoy.as_deref(), &target, arguments.release)?;
+    let convoy = arguments.program.program(&target)?;
     let folder = target.join("dead-clusters").join(std::process::id().to_string());
     println!(
         "{} targets live, {} die, {} Releases, logs in {}",

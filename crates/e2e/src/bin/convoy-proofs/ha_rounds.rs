@@ -54,12 +54,8 @@ pub(crate) struct Arguments {
     /// Chooses who is hit, and when.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The convoy program. Default: built for this.
-    #[arg(long, value_name = "FILE")]
-    convoy: Option<PathBuf>,
-    /// Build it with optimisation.
-    #[arg(long)]
-    release: bool,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -84,7 +80,7 @@ impl From<Name> for Fault {
 /// Runs the rounds; a violation of what has to hold is a failure, and leaves all logs where they are.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = program(arguments.convoy.as_deref(), &target, arguments.release)?;
+    let convoy = arguments.program.program(&target)?;
     let folder = target.join("ha-rounds").join(std::process::id().to_string());
     let options = options(arguments, convoy, folder.clone());
     let faults: Vec<&str> = options.faults.iter().map(|fault| fault.as_str()).collect();
@@ -104,9 +100,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
 }
 
-/// The convoy program that was named, else the one that is built now.
-pub(crate) fn program(given: Option<&Path>, target: &Path, is_optimised: bool) -> anyhow::Result<PathBuf> {
-    given.map_or_else(|| build(target, is_optimised), |given| Ok(given.to_owned()))
+/// The convoy program that a proof runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProgramArguments {
+    /// The convoy program. Default: built for this.
+    #[arg(long, value_name = "FILE")]
+    convoy: Option<PathBuf>,
+    /// Build it with optimisation.
+    #[arg(long)]
+    release: bool,
+}
+
+impl ProgramArguments {
+    /// The one that was named, else the one that is built now.
+    pub(crate) fn program(&self, target: &Path) -> anyhow::Result<PathBuf> {
+        self.convoy.clone().map_or_else(|| build(target, self.release), Ok)
+    }
 }
 
 fn build(target: &Path, is_optimised: bool) -> anyhow::Result<PathBuf> {

@@ -1,14 +1,14 @@
 //! `cargo xtask isolation`: Releases in trouble, and how long a change of one that is well takes to be live.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use convoy_e2e::dead::show;
 use convoy_e2e::isolation::{Options, run as measure};
 
-use crate::{ha_rounds, workspace};
+use crate::ha_rounds::ProgramArguments;
+use crate::workspace;
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -34,18 +34,14 @@ pub(crate) struct Arguments {
     /// Within how many milliseconds each has to be live.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     within: u64,
-    /// The convoy program. Default: built for this.
-    #[arg(long, value_name = "FILE")]
-    convoy: Option<PathBuf>,
-    /// Build it with optimisation.
-    #[arg(long)]
-    release: bool,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// Runs it; a change that takes too long is a failure, and leaves all logs where they are.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
-    let convoy = ha_rounds::program(arguments.convoy.as_deref(), &target, arguments.release)?;
+    let convoy = arguments.program.program(&target)?;
     let folder = target.join("isolation").join(std::process::id().to_string());
     println!(
         "{} Releases, {} of them never healthy, {} do not render; {} targets are well, one never answers{}; logs in {}",
