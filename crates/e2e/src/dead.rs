@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use convoy_testkit::{FaultyLink, GitServer, LinkMode};
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, FleetOptions, NAMESPACE, Part, Timing, convoy_path, wait};
+use crate::fleet::{Fleet, FleetOptions, Part, Timing, convoy_path, wait};
 use crate::load::write_chart;
 
 /// How many changes are under way at a time.
@@ -97,7 +97,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Repo
     let mut report = Report::default();
     let mut number = 0;
     report.before = world.measure(options.changes, &mut number)?;
-    report.memory[0] = world.memory();
+    report.memory[0] = world.fleet.managers_memory();
     tell(&format!("before: {}", show(&report.before)));
 
     world.die();
@@ -110,7 +110,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Repo
         }
     }
     report.with_dead = Times::of(times);
-    report.memory[1] = world.memory();
+    report.memory[1] = world.fleet.managers_memory();
     tell(&format!("with {} dead: {}", options.dead, show(&report.with_dead)));
     world.check_the_dead(&mut report.violations)?;
     tell("the dead are looked at");
@@ -119,7 +119,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Repo
     world.check_deletion(&mut report.violations)?;
     tell("the dead are deleted");
     report.after = world.measure(options.changes, &mut number)?;
-    report.memory[2] = world.memory();
+    report.memory[2] = world.fleet.managers_memory();
     Ok(report)
 }
 
@@ -127,6 +127,32 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Repo
 pub fn show(times: &Times) -> String {
     let at = |percent| times.percentile(percent).as_secs_f64();
     format!("{} changes, p50 {:.2} s, p99 {:.2} s, worst {:.2} s", times.len(), at(50), at(99), at(100))
+}
+
+/// Makes changes, a few at a time, each of which answers with how long it took.
+pub(crate) fn timed<T: Send>(
+    todo: impl Iterator<Item = T> + Send,
+    change: impl Fn(T) -> anyhow::Result<Duration> + Sync,
+) -> anyhow::Result<Times> {
+    let (todo, times) = (Mutex::new(todo), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        let measuring: Vec<_> = (0..AT_A_TIME)
+            .map(|_| {
+                scope.spawn(|| {
+                    loop {
+                        let next = lock(&todo).next();
+                        let Some(next) = next else { return Ok(()) };
+                        let time = change(next)?;
+                        lock(&times).push(time);
+                    }
+                })
+            })
+            .collect();
+        measuring
+            .into_iter()
+            .try_for_each(|part| part.join().unwrap_or_else(|_| Err(anyhow::anyhow!("measuring broke down"))))
+    })?;
+    Ok(Times::of(std::mem::take(&mut *lock(&times))))
 }
 
 impl World {
@@ -184,60 +210,22 @@ impl World {
         Ok(world)
     }
 
-    fn memory(&self) -> u64 {
-        let managers = self.fleet.of(Part::ControllerManager);
-        managers.iter().filter_map(|manager| manager.process.resident_bytes().ok()).sum()
-    }
-
     /// Changes Releases of living targets, a few at a time, and waits for each change on the target.
     fn measure(&self, changes: usize, number: &mut u64) -> anyhow::Result<Times> {
         let living: Vec<&(String, String, bool)> =
             self.releases.iter().filter(|release| !release.2).collect();
         let first = *number + 1;
         *number += u64::try_from(changes)?;
-        let todo = Mutex::new((first..=*number).zip(living.iter().cycle()));
-        let times = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..AT_A_TIME)
-                .map(|_| {
-                    scope.spawn(|| {
-                        loop {
-                            let next = lock(&todo).next();
-                            let Some((number, (release, cluster, _))) = next else { return Ok(()) };
-                            let time = self.change(release, cluster, number)?;
-                            lock(&times).push(time);
-                        }
-                    })
-                })
-                .collect();
-            workers.into_iter().try_for_each(|worker| {
-                worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("measuring broke down")))
-            })
-        })?;
-        Ok(Times::of(std::mem::take(&mut *lock(&times))))
+        let todo = (first..=*number).zip(living.iter().cycle());
+        timed(todo, |(number, (release, cluster, _))| self.change(release, cluster, number))
     }
 
     fn change(&self, release: &str, cluster: &str, number: u64) -> anyhow::Result<Duration> {
-        let target = self.fleet.targets.iter().find(|target| target.name == cluster);
-        let target = target.context("no such target")?;
         let wanted = number.to_string();
-        self.patch(release, &json!({"render": {"helm": {"values": {"number": wanted}}}}))?;
+        self.fleet.patch_release(release, &json!({"render": {"helm": {"values": {"number": wanted}}}}))?;
         let began = Instant::now();
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{release}");
-        let there = wait(self.patience, || {
-            let map = target.client.get(&path).ok()?.json();
-            (map["data"]["number"] == wanted.as_str()).then_some(())
-        });
-        there.with_context(|| format!("a change of {release} did not reach {cluster}"))?;
+        self.fleet.await_number(cluster, release, &wanted, self.patience)?;
         Ok(began.elapsed())
-    }
-
-    fn patch(&self, release: &str, spec: &Value) -> anyhow::Result<()> {
-        let path = format!("{}/{release}", convoy_path("releases"));
-        let patch = json!({"spec": spec});
-        let answer = self.fleet.host.send("PATCH", &path, "application/merge-patch+json", &patch)?;
-        ensure!(answer.status == 200, "changing {release}: {} {}", answer.status, answer.text());
-        Ok(())
     }
 
     fn delete(&self, plural: &str, name: &str) -> anyhow::Result<()> {
@@ -259,7 +247,9 @@ impl World {
         }
         for (release, _, _) in self.releases.iter().filter(|release| release.2) {
             // One that is refused has nothing to do, which harms no measurement.
-            let _ = self.patch(release, &json!({"render": {"helm": {"values": {"number": "dead"}}}}));
+            let _ = self
+                .fleet
+                .patch_release(release, &json!({"render": {"helm": {"values": {"number": "dead"}}}}));
         }
     }
 
@@ -339,7 +329,7 @@ impl World {
             let is_orphaned = index % 2 == 0;
             for release in of(cluster) {
                 if is_orphaned {
-                    self.patch(&release, &json!({"apply": {"deletionPolicy": "Orphan"}}))?;
+                    self.fleet.patch_release(&release, &json!({"apply": {"deletionPolicy": "Orphan"}}))?;
                 }
                 self.delete("releases", &release)?;
             }

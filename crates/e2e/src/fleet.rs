@@ -375,6 +375,44 @@ impl Fleet {
         self.create(&convoy_path(plural), &object)
     }
 
+    /// Changes fields of a Release's spec.
+    ///
+    /// # Errors
+    /// When the API server does not answer 200.
+    pub fn patch_release(&self, release: &str, spec: &Value) -> anyhow::Result<()> {
+        let path = format!("{}/{release}", convoy_path("releases"));
+        let patch = json!({"spec": spec});
+        let answer = self.host.send("PATCH", &path, "application/merge-patch+json", &patch)?;
+        ensure!(answer.status == 200, "changing {release}: {} {}", answer.status, answer.text());
+        Ok(())
+    }
+
+    /// Waits until the ConfigMap of a Release on its target has this number: see [`crate::load::write_chart`].
+    ///
+    /// # Errors
+    /// When that takes longer than `patience`, or there is no such target.
+    pub fn await_number(
+        &self,
+        target: &str,
+        release: &str,
+        number: &str,
+        patience: Duration,
+    ) -> anyhow::Result<()> {
+        let found = self.targets.iter().find(|found| found.name == target).context("no such target")?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{release}");
+        let there = wait(patience, || {
+            let map = found.client.get(&path).ok()?.json();
+            (map["data"]["number"] == number).then_some(())
+        });
+        there.with_context(|| format!("a change of {release} did not reach {target}"))
+    }
+
+    /// The memory that all controller-managers have in use, in bytes.
+    pub fn managers_memory(&self) -> u64 {
+        let managers = self.of(Part::ControllerManager);
+        managers.iter().filter_map(|manager| manager.process.resident_bytes().ok()).sum()
+    }
+
     /// Creates the Cluster of each target, with its Secret.
     ///
     /// # Errors

@@ -4,7 +4,6 @@
 //! and one that comes and goes. All of them are changed all the time, too.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,12 +11,10 @@ use anyhow::{Context as _, ensure};
 use convoy_testkit::{FaultyLink, GitServer, LinkMode};
 use serde_json::{Value, json};
 
-use crate::dead::{Times, message};
-use crate::fleet::{Fleet, FleetOptions, NAMESPACE, Part, Timing, convoy_path, wait};
+use crate::dead::{Times, message, timed};
+use crate::fleet::{Fleet, FleetOptions, NAMESPACE, Part, Timing, wait};
 use crate::load::write_chart;
 
-/// How many changes are under way at a time.
-const AT_A_TIME: usize = 4;
 /// How often something that is in trouble is changed.
 const TROUBLE: Duration = Duration::from_millis(100);
 /// How often the target that comes and goes does so.
@@ -83,7 +80,7 @@ pub struct Report {
 pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
     let world = World::start(options)?;
     tell("all Releases are applied, wait in vain or do not render");
-    let before = world.memory();
+    let before = world.fleet.managers_memory();
     let done = AtomicBool::new(false);
     let (times, troubles) = std::thread::scope(|scope| {
         let troubles = scope.spawn(|| world.trouble(&done));
@@ -94,7 +91,7 @@ pub fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Repo
     });
     world.check_trouble()?;
     world.check_overtaking()?;
-    Ok(Report { times: times?, memory: [before, world.memory()], troubles: troubles? })
+    Ok(Report { times: times?, memory: [before, world.fleet.managers_memory()], troubles: troubles? })
 }
 
 struct World {
@@ -197,11 +194,6 @@ impl World {
         Ok(wrong)
     }
 
-    fn memory(&self) -> u64 {
-        let managers = self.fleet.of(Part::ControllerManager);
-        managers.iter().filter_map(|manager| manager.process.resident_bytes().ok()).sum()
-    }
-
     /// Changes what is in trouble, one after the other, until the measurement is done.
     fn trouble(&self, done: &AtomicBool) -> anyhow::Result<usize> {
         let others: Vec<&Subject> =
@@ -224,48 +216,16 @@ impl World {
 
     fn measure(&self, changes: usize) -> anyhow::Result<Times> {
         let well: Vec<&Subject> = self.subjects.iter().filter(|subject| subject.sort == Sort::Well).collect();
-        let todo = Mutex::new((1..=changes).zip(well.iter().cycle()));
-        let times = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            let measuring: Vec<_> = (0..AT_A_TIME)
-                .map(|_| {
-                    scope.spawn(|| {
-                        loop {
-                            let next = lock(&todo).next();
-                            let Some((number, subject)) = next else { return Ok(()) };
-                            let time = self.change(subject, &number.to_string())?;
-                            lock(&times).push(time);
-                        }
-                    })
-                })
-                .collect();
-            measuring.into_iter().try_for_each(|part| {
-                part.join().unwrap_or_else(|_| Err(anyhow::anyhow!("measuring broke down")))
-            })
-        })?;
-        Ok(Times::of(std::mem::take(&mut *lock(&times))))
-    }
-
-    fn change(&self, subject: &Subject, wanted: &str) -> anyhow::Result<Duration> {
-        let target = self.fleet.targets.iter().find(|target| target.name == subject.cluster);
-        let target = target.context("no such target")?;
-        let began = Instant::now();
-        self.patch(&subject.name, wanted)?;
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{}", subject.name);
-        let there = wait(self.patience, || {
-            let map = target.client.get(&path).ok()?.json();
-            (map["data"]["number"] == wanted).then_some(())
-        });
-        there.with_context(|| format!("a change of {} did not reach {}", subject.name, subject.cluster))?;
-        Ok(began.elapsed())
+        timed((1..=changes).zip(well.iter().cycle()), |(number, subject)| {
+            let (began, wanted) = (Instant::now(), number.to_string());
+            self.patch(&subject.name, &wanted)?;
+            self.fleet.await_number(&subject.cluster, &subject.name, &wanted, self.patience)?;
+            Ok(began.elapsed())
+        })
     }
 
     fn patch(&self, release: &str, number: &str) -> anyhow::Result<()> {
-        let path = format!("{}/{release}", convoy_path("releases"));
-        let patch = json!({"spec": {"render": {"helm": {"values": {"number": number}}}}});
-        let answer = self.fleet.host.send("PATCH", &path, "application/merge-patch+json", &patch)?;
-        ensure!(answer.status == 200, "changing {release}: {} {}", answer.status, answer.text());
-        Ok(())
+        self.fleet.patch_release(release, &json!({"render": {"helm": {"values": {"number": number}}}}))
     }
 
     /// A newer revision does not wait for the health of the one before.
@@ -331,8 +291,4 @@ fn write(repository: &Path, name: &str, template: &str) -> anyhow::Result<()> {
     std::fs::create_dir_all(chart.join("templates"))?;
     std::fs::write(chart.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n"))?;
     Ok(std::fs::write(chart.join("templates/all.yaml"), template)?)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
