@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use crate::call::Call;
 use crate::decode;
 use crate::handlers::{Api, Connect, context};
+use crate::kinds::shard_label;
 use crate::negotiation::accept;
 use crate::response::{self, Response};
 
@@ -134,8 +135,8 @@ impl Previews {
             Method::POST => self.given(call, resource, namespace, name).await?,
             _ => return Err(Status::method_not_allowed()),
         };
-        let cluster = release.pointer("/spec/clusterRef/name").and_then(Value::as_str).unwrap_or_default();
-        let cluster = StoreKey::new(namespace, cluster);
+        let (cluster_namespace, cluster) = shard_label::deciding(&resource.kind, &release);
+        let cluster = StoreKey::new(cluster_namespace, cluster);
         let Ok(_slot) = self.slots.try_acquire() else {
             return Err(Status::too_many_requests("too many previews at a time, please try again later.", 1));
         };
