@@ -12,7 +12,7 @@ use std::process::Command;
 use convoy_testkit::{ControlPlane, Options, leave_out, program};
 use serde_json::{Value, json};
 
-use support::{World, until};
+use support::World;
 
 const CHART: &str = "apiVersion: v2\nname: c\nversion: 1.0.0\n";
 
@@ -131,9 +131,8 @@ async fn hooks_run_in_helms_order_and_go_when_helms_do() {
     let two: Vec<(&str, &str)> = second.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     world.commit(&two);
     run(&["upgrade", "c", "c", "--namespace=with-helm"], &kubeconfig, &world.repository());
-    until("the change arrives", || async { world.config_map("web", "plain").await == json!({"v": "2"}) })
-        .await;
-    world.says("c", "True/Succeeded", "2 objects").await;
+    world.delivered("c", 2).await;
+    assert_eq!(world.config_map("web", "plain").await, json!({"v": "2"}));
     let (more_theirs, more_ours) =
         (world.effects("Helm", "with-helm"), world.effects("convoy-controller-manager", "web"));
     assert!(more_theirs.len() > theirs.len());

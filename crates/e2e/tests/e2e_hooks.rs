@@ -213,11 +213,7 @@ async fn a_rollback_runs_the_hooks_of_the_revision_that_it_goes_back_to_around_i
     world.release("c", "c", spec).await;
     world.says("c", "True/Succeeded", "3 objects").await;
     world.commit(&files("value: '2'"));
-    until("it is upgraded", || async {
-        let status = world.releases().get("c").await.unwrap().data["status"].clone();
-        status["history"][0]["revision"] == 2 && status["history"][0]["outcome"] == "Succeeded"
-    })
-    .await;
+    world.delivered("c", 2).await;
     world.says("c", "True/Succeeded", "3 objects").await;
     assert_eq!(world.config_map("web", "upgraded").await, json!({"value": "2"}));
     for name in ["before", "after"] {

@@ -266,6 +266,17 @@ impl World {
         }
     }
 
+    /// Waits until a revision has been delivered whole, with its hooks. (Ready may still be true from the
+    /// revision before while one is applied.)
+    pub(crate) async fn delivered(&self, name: &str, revision: i64) {
+        until(&format!("revision {revision} of {name} is delivered"), || async {
+            let status = self.releases().get(name).await.unwrap().data["status"].clone();
+            let newest = &status["history"][0];
+            newest["revision"] == revision && newest["outcome"] == "Succeeded"
+        })
+        .await;
+    }
+
     /// A ConfigMap's data; null when it does not exist.
     pub(crate) async fn config_map(&self, namespace: &str, name: &str) -> Value {
         let api = self.api("v1", "ConfigMap", "configmaps", Some(namespace));
