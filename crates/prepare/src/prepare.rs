@@ -13,16 +13,16 @@ use convoy_render::{
 };
 use convoy_runtime::{Clock, StoreKey};
 use parking_lot::Mutex;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::recent::Recent;
 use crate::scope::{name_of, namespace_of};
+use crate::weight;
 use crate::{HostReader, ReadError, in_words};
 
 /// Bytes of bundles that are kept in memory; the render store has the rest.
-const BUNDLES: usize = 16 << 20;
+const BUNDLES: usize = 8 << 20;
 /// Bytes of artifacts that are kept in memory: many Releases are of one.
 const ARTIFACTS: usize = 32 << 20;
 
@@ -406,24 +406,17 @@ impl Ready {
     }
 
     /// About the bytes of memory that it takes.
-    fn weight(&self) -> usize {
-        let objects = self.objects.iter().map(|object| object.source.len() + weight_of(&object.object));
-        let hooks = self.hooks.iter().map(|hook| hook.source.len() + weight_of(&hook.object));
-        objects.chain(hooks).sum::<usize>() + self.notes.as_ref().map_or(0, String::len)
+    pub fn weight(&self) -> usize {
+        let objects = self
+            .objects
+            .iter()
+            .map(|it| size_of::<Rendered>() + weight::of_text(&it.source) + weight::inside_of(&it.object));
+        let hooks = self.hooks.iter().map(|it| {
+            size_of::<RenderedHook>() + weight::of_text(&it.source) + weight::inside_of(&it.object)
+        });
+        let notes = self.notes.as_deref().map_or(0, weight::of_text);
+        objects.chain(hooks).sum::<usize>() + notes
     }
-}
-
-/// About the bytes of memory that a JSON value takes.
-fn weight_of(value: &Value) -> usize {
-    let inside = match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(weight_of).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight_of(value)).sum()
-        }
-    };
-    size_of::<Value>() + inside
 }
 
 /// The hooks of a bundle, for a plan.

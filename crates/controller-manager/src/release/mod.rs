@@ -142,8 +142,12 @@ impl Releases {
     }
 
     fn recall(&self, look: Look<'_>) -> Memory {
-        let is_of = |memory: &&Memory| memory.uid == look.uid() && memory.term == look.term();
-        self.memory.lock().get(look.key).filter(is_of).cloned().unwrap_or_default()
+        let is_of = |memory: &&mut Memory| memory.uid == look.uid() && memory.term == look.term();
+        let mut all = self.memory.lock();
+        let Some(memory) = all.get_mut(look.key).filter(is_of) else { return Memory::default() };
+        // What the store shows is not kept twice.
+        memory.status.take_if(|(version, _)| !status::is_shown_older(look.release, version));
+        memory.clone()
     }
 
     pub(crate) fn remember(&self, look: Look<'_>, change: impl FnOnce(&mut Memory)) {

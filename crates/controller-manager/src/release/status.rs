@@ -507,12 +507,16 @@ pub(crate) fn owned(status: &ReleaseStatus) -> Map<String, Value> {
 /// (with the resourceVersion that the write got) with the observer's fields of the store.
 pub(crate) fn known(release: &Release, written: Option<&(String, ReleaseStatus)>) -> ReleaseStatus {
     let current = release.status.clone().unwrap_or_default();
-    let shown = release.metadata.resource_version.as_deref().unwrap_or_default();
     match written {
-        Some((version, written)) if is_older(shown, version) => merged(&current, written),
+        Some((version, written)) if is_shown_older(release, version) => merged(&current, written),
         // What another replica wrote after us is what there is.
         _ => current,
     }
+}
+
+/// Whether the store shows a Release as it was before a write that got this resourceVersion.
+pub(crate) fn is_shown_older(release: &Release, version: &str) -> bool {
+    is_older(release.metadata.resource_version.as_deref().unwrap_or_default(), version)
 }
 
 /// Whether a resourceVersion is older than another; what cannot be compared may be.
