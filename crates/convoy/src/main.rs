@@ -34,6 +34,12 @@ use crate::arguments::{Arguments, Command};
 /// wait for files themselves.
 const BLOCKING_THREADS: usize = 64;
 
+/// Work moves between threads, and the C library's allocator has an arena for nearly each of them, which keeps what was
+/// freed. Here are few arenas (`.cargo/config.toml`), and what is not used goes back after two seconds.
+#[cfg(all(unix, not(target_os = "macos")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {

@@ -13,7 +13,6 @@ mod recent;
 mod rollback;
 mod scope;
 mod sources;
-mod weight;
 
 pub use dependency::is_ready;
 pub use prepare::{PrepareError, Preparer, Ready, Resolved, hooks_of};

@@ -18,11 +18,12 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::recent::Recent;
 use crate::scope::{name_of, namespace_of};
-use crate::weight;
 use crate::{HostReader, ReadError, in_words};
 
 /// Bytes of bundles that are kept in memory; the render store has the rest.
-const BUNDLES: usize = 8 << 20;
+const BUNDLES: usize = 16 << 20;
+/// A bundle of more bytes is read on a thread that may block.
+const LONG: usize = 128 << 10;
 /// Bytes of artifacts that are kept in memory: many Releases are of one.
 const ARTIFACTS: usize = 32 << 20;
 
@@ -73,10 +74,20 @@ pub struct Preparer {
     announced: Mutex<HashMap<String, Duration>>,
 }
 
+/// A bundle in memory, in its canonical form: as parsed values it takes about six times as much, since an object of one
+/// field has a node with room for eleven.
 #[derive(Debug)]
 struct Held {
     shard: u32,
-    ready: Arc<Ready>,
+    digest: String,
+    bundle: Box<[u8]>,
+}
+
+impl Held {
+    fn ready(&self) -> Option<Ready> {
+        let bundle = Bundle::from_bytes(&self.bundle).ok()?;
+        Some(Ready::of(self.digest.clone(), bundle))
+    }
 }
 
 impl Preparer {
@@ -94,8 +105,14 @@ impl Preparer {
         }
     }
 
-    fn get(&self, key: &str) -> Option<Arc<Ready>> {
-        self.ready.lock().get(key).map(|held| Arc::clone(&held.ready))
+    async fn get(&self, key: &str) -> Option<Arc<Ready>> {
+        let held = self.ready.lock().get(key)?;
+        let ready = if held.bundle.len() > LONG {
+            tokio::task::spawn_blocking(move || held.ready()).await.ok()?
+        } else {
+            held.ready()
+        };
+        ready.map(Arc::new)
     }
 
     /// Lets go of the bundles of shards that are not worked on any more.
@@ -103,14 +120,15 @@ impl Preparer {
         self.ready.lock().retain(|held| keep(held.shard));
     }
 
-    fn put(&self, key: String, ready: Arc<Ready>, ownership: &dyn Ownership) {
+    fn put(&self, key: String, (digest, bundle): (&str, &Bundle), ownership: &dyn Ownership) {
+        let held =
+            Held { shard: ownership.shard(), digest: digest.to_owned(), bundle: bundle.to_bytes().into() };
+        let weight = size_of::<Held>() + 2 * key.len() + held.digest.len() + held.bundle.len();
         let mut all = self.ready.lock();
         // After the shard was lost nobody would take it away again.
-        if ownership.check().is_err() {
-            return;
+        if ownership.check().is_ok() {
+            all.put(key, Arc::new(held), weight);
         }
-        let weight = key.len() + ready.weight();
-        all.put(key, Arc::new(Held { shard: ownership.shard(), ready }), weight);
     }
 
     /// The artifact of a digest and a revision, from memory or from the store.
@@ -219,7 +237,7 @@ impl Preparer {
             // What is in memory alone is not for someone who needs it in the store.
             memory_key.push_str(" looked at");
         }
-        if let Some(ready) = self.get(&memory_key) {
+        if let Some(ready) = self.get(&memory_key).await {
             return Ok(ready);
         }
         // It is never closed.
@@ -291,9 +309,8 @@ impl Preparer {
                 digest
             }
         };
-        let ready = Arc::new(Ready::of(digest, bundle));
-        self.put(memory_key, Arc::clone(&ready), ownership);
-        Ok(ready)
+        self.put(memory_key, (&digest, &bundle), ownership);
+        Ok(Arc::new(Ready::of(digest, bundle)))
     }
 
     /// A bundle that was delivered before, from memory or from the render store; none when it is not there any more.
@@ -305,7 +322,7 @@ impl Preparer {
         digest: &str,
         ownership: &dyn Ownership,
     ) -> Result<Option<Arc<Ready>>, StoreError> {
-        if let Some(ready) = self.get(digest) {
+        if let Some(ready) = self.get(digest).await {
             return Ok(Some(ready));
         }
         // It is never closed.
@@ -316,9 +333,8 @@ impl Preparer {
             found => found?,
         };
         let Some(bundle) = bundle else { return Ok(None) };
-        let ready = Arc::new(Ready::of(digest.to_owned(), bundle));
-        self.put(digest.to_owned(), Arc::clone(&ready), ownership);
-        Ok(Some(ready))
+        self.put(digest.to_owned(), (digest, &bundle), ownership);
+        Ok(Some(Arc::new(Ready::of(digest.to_owned(), bundle))))
     }
 
     /// Tells the render store that a bundle is about to be named by a Release, before it is: until then a collection of
@@ -341,7 +357,7 @@ impl Preparer {
             }
             announced.insert(digest.to_owned(), now);
         } else {
-            self.ready.lock().retain(|held| held.ready.digest != digest);
+            self.ready.lock().retain(|held| held.digest != digest);
         }
         Ok(is_there)
     }
@@ -403,19 +419,6 @@ impl Ready {
             .collect();
         let hooks = hooks_of(bundle.hooks);
         Self { digest, objects, hooks, notes: bundle.notes, warnings: bundle.warnings }
-    }
-
-    /// About the bytes of memory that it takes.
-    pub fn weight(&self) -> usize {
-        let objects = self
-            .objects
-            .iter()
-            .map(|it| size_of::<Rendered>() + weight::of_text(&it.source) + weight::inside_of(&it.object));
-        let hooks = self.hooks.iter().map(|it| {
-            size_of::<RenderedHook>() + weight::of_text(&it.source) + weight::inside_of(&it.object)
-        });
-        let notes = self.notes.as_deref().map_or(0, weight::of_text);
-        objects.chain(hooks).sum::<usize>() + notes
     }
 }
 

@@ -55,9 +55,17 @@ pub struct Hook {
 
 impl Bundle {
     /// The canonical form: JSON with sorted keys.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         // Strings, vectors and JSON values always serialise.
         serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads the canonical form.
+    ///
+    /// # Errors
+    /// When it is no bundle.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
     }
 
     /// `sha256:<hex>` over the canonical form. Equal bundles have equal digests.
