@@ -46,7 +46,7 @@ pub use preview::{
     PreviewAction, PreviewChange, PreviewCounts, PreviewObject, PreviewProblem, PreviewStep, ReleasePreview,
 };
 pub use release::{
-    ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, FailureAction,
+    ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, Entropy, FailureAction,
     FailurePolicy, FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender,
     OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus,
     RollbackStatus, ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,

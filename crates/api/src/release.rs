@@ -225,6 +225,21 @@ pub struct HelmRender {
     /// Leave out test hooks. Default: true; convoy runs no tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_tests: Option<bool>,
+    /// What random values, certificates and the time come from. Default: stable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entropy: Option<Entropy>,
+}
+
+/// What the functions of a chart draw from that give something else each time in Helm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Entropy {
+    /// From what belongs to the Release and stays: a change of values or of the chart draws the same passwords, keys and
+    /// certificates again, and the time is that of the Release's creation.
+    #[default]
+    Stable,
+    /// Anew for each bundle that is rendered, as in Helm.
+    Fresh,
 }
 
 /// Values from one key of a ConfigMap or a Secret.

@@ -33,11 +33,20 @@ pub enum Limit {
     /// [`crate::Limits::max_depth`].
     #[error("templates call each other more deeply than is allowed")]
     Depth,
+    /// [`crate::Limits::max_text`].
+    #[error("a text is larger than is allowed")]
+    Text,
+    /// [`crate::Limits::max_blocks`].
+    #[error("more blocks and parentheses are open at a time than is allowed")]
+    Blocks,
+    /// A regular expression that is too large, or would take too long on its text.
+    #[error("a regular expression takes more work than is allowed")]
+    Regex,
     /// A value that contains itself, or nearly so deep.
     #[error("a value is nested more deeply than is allowed")]
     Nesting,
-    /// The deadline of the caller passed.
-    #[error("the template takes longer than is allowed")]
+    /// The deadline of the caller passed, or it cancelled the render.
+    #[error("the render was stopped: it takes longer than it is given, or is not wanted any more")]
     Deadline,
 }
 

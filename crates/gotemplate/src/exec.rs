@@ -17,7 +17,7 @@ use crate::error::{ExecError, Limit, Location};
 use crate::format::{self, print_into};
 use crate::function::{Call, FuncError, Function, Signature, Type};
 use crate::quote::quote;
-use crate::session::{MissingKey, Scope, Session};
+use crate::session::{MissingKey, Scope, Session, in_steps};
 use crate::stack;
 use crate::templates::Tree;
 use crate::text::Str;
@@ -159,7 +159,8 @@ struct Exec<'e, 'r> {
 
 impl<'e> Exec<'e, '_> {
     fn walk_all(&mut self, frame: &mut Frame<'e>, dot: &Reflected, body: &'e [Node]) -> Run<Flow> {
-        stack::with_stack(|| {
+        self.session.open().map_err(|limit| frame.limit(limit))?;
+        let flow = stack::with_stack(|| {
             for node in body {
                 match self.walk(frame, dot, node)? {
                     Flow::Next => {}
@@ -167,7 +168,27 @@ impl<'e> Exec<'e, '_> {
                 }
             }
             Ok(Flow::Next)
-        })
+        });
+        self.session.close();
+        flow
+    }
+
+    fn variable(&mut self, frame: &Frame<'e>, id: u32, name: &Str) -> Run<Reflected> {
+        let mut looked = 0;
+        let found = frame.variables.iter().rev().inspect(|_| looked += 1).find(|(known, _)| *known == id);
+        let value = match found {
+            Some((_, value)) => value.clone(),
+            None => return Err(frame.fail(format!("undefined variable: {name}"))),
+        };
+        self.session.count_steps(looked / 64).map_err(|limit| frame.limit(limit))?;
+        Ok(value)
+    }
+
+    fn parenthesis(&mut self, frame: &mut Frame<'e>, dot: &Reflected, pipe: &'e Pipe) -> Run<Reflected> {
+        self.session.open().map_err(|limit| frame.limit(limit))?;
+        let value = stack::with_stack(|| self.pipeline(frame, dot, pipe));
+        self.session.close();
+        value
     }
 
     fn walk(&mut self, frame: &mut Frame<'e>, dot: &Reflected, node: &'e Node) -> Run<Flow> {
@@ -217,9 +238,11 @@ impl<'e> Exec<'e, '_> {
         match value {
             Reflected::Missing | Reflected::Invalid => self.out.extend_from_slice(b"<no value>"),
             Reflected::Interface(value) | Reflected::Plain(value) => {
-                let budget = self.session.output_left();
+                let budget = self.session.output_left().min(self.session.limits.max_text);
+                let fits = budget < self.session.limits.max_text;
                 print_into(&mut self.out, value, budget).map_err(|limit| {
-                    frame.limit(if limit == Limit::Allocated { Limit::Output } else { limit })
+                    let own = if fits { Limit::Output } else { Limit::Text };
+                    frame.limit(if limit == Limit::Allocated { own } else { limit })
                 })?;
             }
         }
@@ -294,6 +317,7 @@ impl<'e> Exec<'e, '_> {
                 }
             }
             Some(Value::Map(map)) => {
+                self.session.count_steps(map.len() as u64 / 8).map_err(|limit| frame.limit(limit))?;
                 let elem = map.elem();
                 for (key, item) in map.entries() {
                     let key = Reflected::Plain(Value::String(key));
@@ -363,11 +387,11 @@ impl<'e> Exec<'e, '_> {
             }
             ExprKind::Pipe(pipe) => {
                 not_a_function(frame, args, &last)?;
-                stack::with_stack(|| self.pipeline(frame, dot, pipe))
+                self.parenthesis(frame, dot, pipe)
             }
             ExprKind::Variable { id, name, fields } => {
                 frame.at = At::Expr(first);
-                let value = variable(frame, *id, name)?;
+                let value = self.variable(frame, *id, name)?;
                 if fields.is_empty() {
                     not_a_function(frame, args, &last)?;
                     return Ok(value);
@@ -414,13 +438,13 @@ impl<'e> Exec<'e, '_> {
             }
             ExprKind::Variable { id, name, fields } => {
                 frame.at = At::Expr(expr);
-                let value = variable(frame, *id, name)?;
+                let value = self.variable(frame, *id, name)?;
                 if fields.is_empty() {
                     return Ok(value);
                 }
                 self.field_chain(frame, dot, &value, expr, fields, &[], Reflected::Missing)
             }
-            ExprKind::Pipe(pipe) => stack::with_stack(|| self.pipeline(frame, dot, pipe)),
+            ExprKind::Pipe(pipe) => self.parenthesis(frame, dot, pipe),
             ExprKind::Function { name, target } => {
                 self.function(frame, dot, expr, name, target, At::Expr(expr), &[], Reflected::Missing)
             }
@@ -583,6 +607,7 @@ impl<'e> Exec<'e, '_> {
         last: Reflected,
     ) -> Run<Reflected> {
         let arguments = self.arguments(frame, dot, name, &function.signature, args, last)?;
+        self.session.count_steps(work(&arguments)).map_err(|limit| frame.limit(limit))?;
         let mut call = Call { session: &mut *self.session, scope: self.scope };
         let result = (function.body)(&mut call, &arguments);
         self.called(frame, name, node, &function.signature, result)
@@ -707,7 +732,9 @@ impl<'e> Exec<'e, '_> {
             Some(first) if builtin == Builtin::Call => first.source(),
             _ => String::new(),
         };
-        let budget = self.session.allocation_left();
+        let work = values.iter().filter_map(Reflected::concrete).map(size_in_steps).sum();
+        self.session.count_steps(work).map_err(|limit| frame.limit(limit))?;
+        let (budget, full) = self.session.text_left();
         match builtins::call(builtin, values, &callee, budget) {
             Ok(value) => {
                 if let Reflected::Plain(Value::String(text)) = &value {
@@ -717,9 +744,27 @@ impl<'e> Exec<'e, '_> {
             }
             Err(error) => {
                 frame.at = node;
+                let error = match error.reached_limit() {
+                    Some(Limit::Allocated) => FuncError::limit(full),
+                    _ => error,
+                };
                 Err(frame.fail_with(&format!("error calling {name}: {error}"), error.reached_limit()))
             }
         }
+    }
+}
+
+/// What a function may do with its arguments: it may look at all of each.
+fn work(arguments: &[Value]) -> u64 {
+    arguments.iter().map(size_in_steps).sum()
+}
+
+fn size_in_steps(value: &Value) -> u64 {
+    match value {
+        Value::String(text) | Value::Bytes(text) => in_steps(text.len()),
+        Value::List(list) => list.len() as u64 / 8,
+        Value::Map(map) => map.len() as u64 / 8,
+        _ => 0,
     }
 }
 
@@ -749,13 +794,6 @@ fn not_a_function(frame: &Frame<'_>, args: &[Expr], last: &Reflected) -> Run<()>
         return Err(frame.fail(format!("can't give argument to non-function {source}")));
     }
     Ok(())
-}
-
-fn variable(frame: &Frame<'_>, id: u32, name: &Str) -> Run<Reflected> {
-    match frame.variables.iter().rev().find(|(known, _)| *known == id) {
-        Some((_, value)) => Ok(value.clone()),
-        None => Err(frame.fail(format!("undefined variable: {name}"))),
-    }
 }
 
 fn set_variable(frame: &mut Frame<'_>, id: u32, name: &Str, value: Reflected) -> Run<()> {

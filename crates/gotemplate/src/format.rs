@@ -9,7 +9,7 @@ use crate::rune::decode_rune;
 use crate::value::{Elem, Kind, Value};
 
 /// Values may nest this deep when printed; deeper ones are taken for cycles.
-pub(crate) const MAX_NESTING: usize = 1_000;
+use crate::MAX_NESTING;
 
 // Widths and precisions beyond this are refused, as in Go.
 const LARGEST_NUMBER: i64 = 1_000_000;

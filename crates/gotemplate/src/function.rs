@@ -229,8 +229,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Counts bytes (or list elements, 16 bytes each) that a function is about to make out of little
-    /// input, such as `repeat`. Strings that a function returns are counted by the executor.
+    /// Counts bytes that a function is about to make, such as the elements of a list. Strings that a function returns are counted by the executor.
     ///
     /// # Errors
     /// The limit of [`crate::Limits::max_allocated`] is reached.
@@ -241,6 +240,25 @@ impl Call<'_, '_> {
     /// Bytes that may still be made.
     pub fn allocation_left(&self) -> usize {
         self.session.allocation_left()
+    }
+
+    /// Bytes that one text may have now, and the limit that it reaches with one more.
+    pub fn text_left(&self) -> (usize, Limit) {
+        self.session.text_left()
+    }
+
+    /// Fails when a text of so many bytes is larger than is allowed.
+    ///
+    /// # Errors
+    /// The limit of [`crate::Limits::max_text`], or of all that is made, is reached.
+    pub fn check_text(&self, bytes: usize) -> Result<(), FuncError> {
+        let (left, limit) = self.session.text_left();
+        if bytes > left { Err(FuncError::limit(limit)) } else { Ok(()) }
+    }
+
+    /// Whether the render's time has run out: for work that cannot be counted in steps.
+    pub fn is_stopped(&self) -> bool {
+        self.session.is_stopped()
     }
 
     /// Counts steps of work that is not visible to the executor.

@@ -17,6 +17,9 @@
 
 #![warn(missing_docs)]
 
+/// Deepest nesting of a value that is printed, written, copied, compared or merged.
+pub const MAX_NESTING: usize = 1_000;
+
 mod ast;
 mod builtins;
 mod error;
@@ -42,7 +45,7 @@ pub use function::{Body, Call, FuncError, Function, Functions, Signature, Type};
 pub use number::{format_float, parse_float, parse_int};
 pub use quote::{quote, quote_ascii};
 pub use rune::{decode_rune, is_digit, is_letter, is_print, runes};
-pub use session::{Limits, MissingKey, Session};
+pub use session::{Limits, MissingKey, Session, Used};
 pub use stack::with_stack;
 pub use templates::{Parsed, Templates, parse};
 pub use text::Str;

@@ -12,23 +12,78 @@ use crate::templates::{Parsed, Templates, Tree};
 use crate::text::Str;
 use crate::value::{Map, Value};
 
-/// What a render may use. The defaults fit the largest public charts many times over.
+/// What a render may use. The defaults fit the largest public charts several times over.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Actions, commands and loop turns.
+    /// Actions, commands, loop turns and what functions do, in units of about a tenth of a microsecond.
     pub max_steps: u64,
-    /// Bytes printed, in all templates of the session.
+    /// Bytes printed, in all templates of the session: what `include` and `tpl` give counts each time.
     pub max_output: usize,
-    /// Bytes of strings (and lists) that functions made, whether still held or not.
+    /// Bytes of strings, lists and maps that functions made, whether still held or not: so much memory
+    /// values can take at most, and whether a render is within it does not depend on the machine.
     pub max_allocated: usize,
+    /// Bytes of one text that a function makes or reads.
+    pub max_text: usize,
     /// Templates that call each other: `template`, `include` and `tpl`.
     pub max_depth: usize,
+    /// Blocks and parentheses that are open at a time, in all templates that call each other.
+    pub max_blocks: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_steps: 50_000_000, max_output: 256 << 20, max_allocated: 1 << 30, max_depth: 2_000 }
+        Self {
+            max_steps: 20_000_000,
+            max_output: 64 << 20,
+            max_allocated: 96 << 20,
+            max_text: 8 << 20,
+            max_depth: 2_000,
+            max_blocks: 10_000,
+        }
     }
+}
+
+impl Limits {
+    /// The value of a limit, and what to do when it is reached: for the end of its error's text.
+    pub fn advice(&self, limit: Limit) -> String {
+        const LOOPS: &str = "look for a loop that does not end, or split the chart";
+        match limit {
+            Limit::Steps => format!("at most {} steps a render; {LOOPS}", self.max_steps),
+            Limit::Output => {
+                format!("at most {} bytes a render, with what include and tpl give; {LOOPS}", self.max_output)
+            }
+            Limit::Allocated => format!(
+                "at most {} bytes a render; make fewer or smaller texts, lists and dicts",
+                self.max_allocated
+            ),
+            Limit::Text => format!("at most {} bytes each; split what is that large", self.max_text),
+            Limit::Depth => {
+                format!("at most {}; look for a template that calls itself without end", self.max_depth)
+            }
+            Limit::Blocks => {
+                format!("at most {}; look for a template that calls itself without end", self.max_blocks)
+            }
+            Limit::Nesting => format!(
+                "at most {} deep; look for a dict or list that was put into itself",
+                crate::MAX_NESTING
+            ),
+            Limit::Regex => "make the pattern or the text shorter".to_owned(),
+            Limit::Deadline => {
+                "make it do less, or ask for it again when the machine is less busy".to_owned()
+            }
+        }
+    }
+}
+
+/// What a session used of its [`Limits`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Of [`Limits::max_steps`].
+    pub steps: u64,
+    /// Of [`Limits::max_output`].
+    pub output: usize,
+    /// Of [`Limits::max_allocated`].
+    pub allocated: usize,
 }
 
 /// What a field of a map gives when there is no such key (Go's option `missingkey`).
@@ -53,6 +108,7 @@ pub struct Session<'r> {
     allocated: usize,
     printed: usize,
     depth: usize,
+    blocks: usize,
     mutated: Vec<Map>,
 }
 
@@ -83,6 +139,7 @@ impl<'r> Session<'r> {
             allocated: 0,
             printed: 0,
             depth: 0,
+            blocks: 0,
             mutated: Vec::new(),
         }
     }
@@ -113,6 +170,11 @@ impl<'r> Session<'r> {
     pub fn with_deadline(mut self, passed: &'r dyn Fn() -> bool) -> Self {
         self.deadline = Some(passed);
         self
+    }
+
+    /// What was used so far.
+    pub fn used(&self) -> Used {
+        Used { steps: self.steps, output: self.printed, allocated: self.allocated }
     }
 
     /// Runs template `name` with `data` as dot (`$` too) and gives its output.
@@ -162,9 +224,25 @@ impl<'r> Session<'r> {
         self.depth = self.depth.saturating_sub(1);
     }
 
+    /// One block or parenthesis more is open.
+    pub(crate) fn open(&mut self) -> Result<(), Limit> {
+        if self.blocks >= self.limits.max_blocks {
+            return Err(Limit::Blocks);
+        }
+        self.blocks += 1;
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.blocks = self.blocks.saturating_sub(1);
+    }
+
     pub(crate) fn count_output(&mut self, bytes: usize) -> Result<(), Limit> {
         self.printed = self.printed.saturating_add(bytes);
-        if self.printed > self.limits.max_output { Err(Limit::Output) } else { Ok(()) }
+        if self.printed > self.limits.max_output {
+            return Err(Limit::Output);
+        }
+        self.count_steps(in_steps(bytes))
     }
 
     pub(crate) fn output_left(&self) -> usize {
@@ -175,9 +253,22 @@ impl<'r> Session<'r> {
         self.limits.max_allocated.saturating_sub(self.allocated)
     }
 
+    /// Bytes that one text may have, and the limit that says so.
+    pub(crate) fn text_left(&self) -> (usize, Limit) {
+        let left = self.allocation_left();
+        if left < self.limits.max_text {
+            (left, Limit::Allocated)
+        } else {
+            (self.limits.max_text, Limit::Text)
+        }
+    }
+
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Limit> {
         self.allocated = self.allocated.saturating_add(bytes);
-        if self.allocated > self.limits.max_allocated { Err(Limit::Allocated) } else { Ok(()) }
+        if self.allocated > self.limits.max_allocated {
+            return Err(Limit::Allocated);
+        }
+        self.count_steps(in_steps(bytes))
     }
 
     pub(crate) fn count_steps(&mut self, steps: u64) -> Result<(), Limit> {
@@ -186,15 +277,24 @@ impl<'r> Session<'r> {
         if self.steps > self.limits.max_steps {
             return Err(Limit::Steps);
         }
-        if before >> 10 != self.steps >> 10 && self.deadline.is_some_and(|passed| passed()) {
+        if before >> 10 != self.steps >> 10 && self.is_stopped() {
             return Err(Limit::Deadline);
         }
         Ok(())
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.deadline.is_some_and(|passed| passed())
+    }
+
     pub(crate) fn mutated(&mut self, map: &Map) {
         self.mutated.push(map.clone());
     }
+}
+
+/// What it costs to go through so many bytes.
+pub(crate) fn in_steps(bytes: usize) -> u64 {
+    (bytes / 256) as u64
 }
 
 impl Drop for Session<'_> {

@@ -43,15 +43,26 @@ fn reached(text: &str, limits: Limits) -> Option<Limit> {
 
 #[test]
 fn each_limit_ends_a_run_with_its_own_error() {
-    let limits = Limits { max_steps: 10_000, max_output: 10_000, max_allocated: 100_000, max_depth: 100 };
+    let limits = Limits {
+        max_steps: 10_000,
+        max_output: 10_000,
+        max_allocated: 100_000,
+        max_text: 50_000,
+        max_depth: 100,
+        max_blocks: 300,
+    };
     assert_eq!(reached("{{ range 100000 }}{{ end }}", limits), Some(Limit::Steps));
     assert_eq!(reached("{{ range 5000 }}xyz{{ end }}", limits), Some(Limit::Output));
-    assert_eq!(reached("{{ printf \"%99999d\" 1 }}", limits), Some(Limit::Output));
-    assert_eq!(reached("{{ len (printf \"%999999d\" 1) }}", limits), Some(Limit::Allocated));
+    assert_eq!(reached("{{ printf \"%19999d\" 1 }}", limits), Some(Limit::Output));
+    assert_eq!(reached("{{ len (printf \"%999999d\" 1) }}", limits), Some(Limit::Text));
     let doubling = "{{ $x := \"ab\" }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}";
     assert_eq!(reached(doubling, limits), Some(Limit::Allocated));
+    let often = "{{ range 64 }}{{ $x := printf \"%9999d\" 1 }}{{ end }}";
+    assert_eq!(reached(often, limits), Some(Limit::Allocated));
     assert_eq!(reached("{{ template \"main\" }}", limits), Some(Limit::Depth));
     assert_eq!(reached("{{ include \"main\" . }}", limits), Some(Limit::Depth));
+    let blocks = format!("{}{{{{ template \"main\" }}}}{}", "{{ if 1 }}".repeat(20), "{{ end }}".repeat(20));
+    assert_eq!(reached(&blocks, limits), Some(Limit::Blocks));
     let endless = || true;
     let mut templates = Templates::new();
     templates.add(&parse("main", b"{{ range 100000 }}{{ end }}", &functions()).unwrap());
@@ -61,7 +72,7 @@ fn each_limit_ends_a_run_with_its_own_error() {
 
 #[test]
 fn deep_recursion_does_not_end_the_process() {
-    let deep = Limits { max_depth: 20_000, ..Limits::default() };
+    let deep = Limits { max_depth: 20_000, max_blocks: 100_000, ..Limits::default() };
     assert_eq!(reached("{{ template \"main\" }}", deep), Some(Limit::Depth));
     assert_eq!(reached("{{ if true }}{{ include \"main\" . }}{{ end }}", deep), Some(Limit::Depth));
     let parens = format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900));
@@ -71,6 +82,32 @@ fn deep_recursion_does_not_end_the_process() {
     let too_deep = format!("{{{{ {} }}}}", "(".repeat(100_000));
     let error = parse("main", too_deep.as_bytes(), &functions()).unwrap_err();
     assert_eq!(error.to_string(), "template: main:1: max expression depth exceeded");
+}
+
+#[test]
+fn every_limit_says_its_value_and_what_to_do() {
+    let limits = Limits::default();
+    for (limit, value) in [
+        (Limit::Steps, "20000000"),
+        (Limit::Output, "67108864"),
+        (Limit::Allocated, "100663296"),
+        (Limit::Text, "8388608"),
+        (Limit::Depth, "2000"),
+        (Limit::Blocks, "10000"),
+        (Limit::Nesting, "1000"),
+        (Limit::Regex, "shorter"),
+        (Limit::Deadline, "again"),
+    ] {
+        let advice = limits.advice(limit);
+        assert!(advice.contains(value), "{limit}: {advice}");
+    }
+}
+
+#[test]
+fn work_that_no_step_shows_is_counted() {
+    let text = "{{ $x := printf \"%1000000d\" 1 }}{{ range 1000000 }}{{ if eq $x \"y\" }}{{ end }}{{ end }}";
+    let turns = Limits { max_steps: 3_000_000, ..Limits::default() };
+    assert_eq!(reached(text, turns), Some(Limit::Steps));
 }
 
 #[test]

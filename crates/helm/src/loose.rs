@@ -1,6 +1,7 @@
 //! YAML into typed fields, as `sigs.k8s.io/yaml` reads it into Go structs: numbers and booleans become
 //! strings where a string is wanted, and names of fields are found whatever their case.
 
+use convoy_gotemplate::Limit;
 use convoy_yaml::{Build, format_g};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -58,6 +59,9 @@ pub enum TypedError {
     /// The text is not YAML.
     #[error("error converting YAML to JSON")]
     Yaml(#[source] convoy_yaml::Error),
+    /// A limit was reached.
+    #[error("{0}")]
+    Limit(Limit),
     /// The text as a whole, or one of its fields, has another type.
     #[error("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into {place}")]
     Type {
@@ -73,7 +77,7 @@ impl TypedError {
     pub fn go_text(&self) -> String {
         match self {
             Self::Yaml(cause) => format!("{self}: {cause}"),
-            Self::Type { .. } => self.to_string(),
+            Self::Type { .. } | Self::Limit(_) => self.to_string(),
         }
     }
 }
@@ -86,6 +90,20 @@ pub(crate) struct Fields<'y> {
 
 pub(crate) fn read(text: &[u8]) -> Result<Loose, TypedError> {
     convoy_yaml::read(text, convoy_yaml::Options::default()).map_err(TypedError::Yaml)
+}
+
+/// [`read`] of a text that a template made, within limits.
+pub(crate) fn read_unless(text: &[u8], is_stopped: &dyn Fn() -> bool) -> Result<Loose, TypedError> {
+    /// Values that one document may hold, counted by what stands between them.
+    const MAX_VALUES: usize = 500_000;
+    let is_between = |byte: &u8| matches!(byte, b'\n' | b':' | b',' | b'[' | b'{' | b'-');
+    if text.len() > MAX_VALUES && text.iter().filter(|byte| is_between(byte)).count() > MAX_VALUES {
+        return Err(TypedError::Limit(Limit::Text));
+    }
+    convoy_yaml::read_unless(text, convoy_yaml::Options::default(), is_stopped).map_err(|error| match error {
+        convoy_yaml::Error::Stopped => TypedError::Limit(Limit::Deadline),
+        error => TypedError::Yaml(error),
+    })
 }
 
 impl<'y> Fields<'y> {

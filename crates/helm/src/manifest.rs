@@ -1,7 +1,7 @@
 //! Rendered files to manifests: the documents of each, hooks apart, in the order of installation.
 
 use crate::loose::{self, Fields, TypedError};
-use convoy_gotemplate::Str;
+use convoy_gotemplate::{Limit, Str};
 use std::collections::BTreeMap;
 
 /// One object (or list) of a release.
@@ -84,17 +84,36 @@ pub struct ManifestError {
     pub cause: TypedError,
 }
 
+impl ManifestError {
+    /// The limit that was reached, when one was.
+    pub fn limit(&self) -> Option<Limit> {
+        match &self.cause {
+            TypedError::Limit(limit) => Some(*limit),
+            _ => None,
+        }
+    }
+}
+
 /// The documents of rendered files, in the order of the files' names, and sorted for installation.
-pub(crate) fn sort(files: &BTreeMap<String, Str>) -> Result<(Vec<Manifest>, Vec<Hook>), ManifestError> {
+pub(crate) fn sort(
+    files: &BTreeMap<String, Str>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(Vec<Manifest>, Vec<Hook>), ManifestError> {
     let mut manifests = Vec::new();
     let mut hooks = Vec::new();
     for (path, content) in files {
         if path.rsplit('/').next().is_some_and(|name| name.starts_with('_')) {
             continue;
         }
+        if is_stopped() {
+            return Err(ManifestError {
+                source_path: path.clone(),
+                cause: TypedError::Limit(Limit::Deadline),
+            });
+        }
         for document in split(content) {
-            let head =
-                Head::read(document).map_err(|cause| ManifestError { source_path: path.clone(), cause })?;
+            let head = Head::read(document, is_stopped)
+                .map_err(|cause| ManifestError { source_path: path.clone(), cause })?;
             let manifest = Manifest {
                 source: path.clone(),
                 content: Str::from(document),
@@ -138,8 +157,8 @@ struct Head {
 }
 
 impl Head {
-    fn read(document: &[u8]) -> Result<Self, TypedError> {
-        let value = loose::read(document)?;
+    fn read(document: &[u8], is_stopped: &dyn Fn() -> bool) -> Result<Self, TypedError> {
+        let value = loose::read_unless(document, is_stopped)?;
         let fields = Fields::of(&value, "util.SimpleHead")?;
         let mut head = Self {
             api_version: fields.string("apiVersion")?,

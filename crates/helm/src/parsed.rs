@@ -37,8 +37,12 @@ impl ParsedTemplates {
     ///
     /// # Errors
     ///
-    /// The name of the template that cannot be parsed, and why.
-    pub(crate) fn set(&self, wanted: Vec<(String, Str)>) -> Result<Arc<Templates>, (String, ParseError)> {
+    /// The name of the template that cannot be parsed, and why; no reason when it was stopped there.
+    pub(crate) fn set(
+        &self,
+        wanted: Vec<(String, Str)>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Arc<Templates>, (String, Option<ParseError>)> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &kept.last
             && last.wanted == wanted
@@ -49,9 +53,10 @@ impl ParsedTemplates {
         for (name, text) in &wanted {
             match kept.texts.get(name) {
                 Some((known, parsed)) if known == text => templates.add(parsed),
+                _ if is_stopped() => return Err((name.clone(), None)),
                 _ => {
                     let parsed = parse(name.as_str(), text, functions::functions())
-                        .map_err(|error| (name.clone(), error))?;
+                        .map_err(|error| (name.clone(), Some(error)))?;
                     templates.add(&parsed);
                     if kept.texts.len() < MAX_TEXTS {
                         kept.texts.insert(name.clone(), (text.clone(), parsed));
@@ -62,5 +67,28 @@ impl ParsedTemplates {
         let templates = Arc::new(templates);
         kept.last = Some(Set { wanted, templates: Arc::clone(&templates) });
         Ok(templates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_parsed_for_one_render_serves_the_next_and_clones_of_the_chart() {
+        let wanted = |text: &str| {
+            vec![("x/a.yaml".to_owned(), Str::from("a: 1")), ("x/b.yaml".to_owned(), text.into())]
+        };
+        let parsed = ParsedTemplates::default();
+        let one = parsed.set(wanted("b: {{ 1 }}"), &|| false).map_err(|_| ()).unwrap();
+        // Nothing is parsed any more, or it would be stopped.
+        let other = parsed.clone().set(wanted("b: {{ 1 }}"), &|| true).map_err(|_| ()).unwrap();
+        assert!(Arc::ptr_eq(&one, &other));
+        let (stopped, why) = parsed.set(wanted("b: {{ 2 }}"), &|| true).map(|_| ()).unwrap_err();
+        assert_eq!((stopped.as_str(), why.is_none()), ("x/b.yaml", true));
+        // A text that is not reached is parsed all the same: Helm reports what is wrong with it.
+        let (broken, why) =
+            parsed.set(wanted("{{ define \"unused\" }}{{ }}{{ end }}"), &|| false).map(|_| ()).unwrap_err();
+        assert_eq!((broken.as_str(), why.is_some()), ("x/b.yaml", true));
     }
 }

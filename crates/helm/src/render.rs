@@ -11,7 +11,7 @@ use crate::schema::{self, SchemaError};
 use crate::semver::is_compatible;
 use crate::tree::Node;
 use crate::values::{Values, to_map};
-use convoy_gotemplate::{Limits, Map, MissingKey, Session, Str, Value};
+use convoy_gotemplate::{Limit, Limits, Map, MissingKey, Session, Str, Used, Value};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -96,14 +96,33 @@ pub enum RenderError {
         /// Helm's text.
         text: String,
         /// A limit of the render was reached.
-        limit: Option<convoy_gotemplate::Limit>,
+        limit: Option<Limit>,
     },
     /// What a template renders to is no YAML.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// A limit was reached, but not inside a template.
+    #[error("{doing}: {limit}: {advice}")]
+    Limit {
+        /// What was being done.
+        doing: String,
+        /// Which.
+        limit: Limit,
+        /// Its value, and what to do.
+        advice: String,
+    },
 }
 
 impl RenderError {
+    /// The limit that was reached, when one was.
+    pub fn reached_limit(&self) -> Option<Limit> {
+        match self {
+            Self::Execute { limit, .. } => *limit,
+            Self::Limit { limit, .. } => Some(*limit),
+            _ => None,
+        }
+    }
+
     /// Whether Helm had begun to render; its command then adds a hint to the error.
     pub fn is_from_rendering(&self) -> bool {
         !matches!(self, Self::Dependencies(_) | Self::Values(_) | Self::Schema(_))
@@ -122,12 +141,22 @@ pub fn render(
     capabilities: &Capabilities,
     environment: &mut Environment,
 ) -> Result<Rendered, RenderError> {
+    let deadline = environment.deadline();
+    let is_stopped = || deadline.as_ref().is_some_and(|passed| passed());
+    let limit = |doing: &str, limit: Limit| RenderError::Limit {
+        doing: doing.to_owned(),
+        limit,
+        advice: release.limits.advice(limit),
+    };
     let given = to_map(values);
     let mut root = Node::new(chart);
     root.process_dependencies(&given).map_err(RenderError::Dependencies)?;
     let values = coalesce_values(&root, &given, Nulls::Remove)?;
     if !release.skip_schema {
-        schema::validate(&root, &values)?;
+        schema::validate(&root, &values, &is_stopped).map_err(|error| match is_stopped() {
+            true => limit("holding the values to the schema", Limit::Deadline),
+            false => RenderError::Schema(error),
+        })?;
     }
     let wanted = &root.metadata.kube_version;
     if !wanted.is_empty() && !is_compatible(wanted, &capabilities.kube_version.normalized) {
@@ -140,7 +169,10 @@ pub fn render(
     let notes_path = format!("{}/templates/NOTES.txt", root.metadata.name);
     let notes = files.get(&notes_path).cloned().unwrap_or_default();
     files.retain(|path, _| !path.ends_with("NOTES.txt"));
-    let (manifests, hooks) = manifest::sort(&files)?;
+    let (manifests, hooks) = manifest::sort(&files, &is_stopped).map_err(|error| match error.limit() {
+        Some(reached) => limit(&format!("reading what {} renders to", error.source_path), reached),
+        None => RenderError::Manifest(error),
+    })?;
     let mut crds = Vec::new();
     collect_crds(&root, &root.metadata.name, &mut crds);
     Ok(Rendered { manifests, hooks, crds, notes })
@@ -199,17 +231,27 @@ impl Engine {
         order.sort_by_key(|path| Reverse((path.matches('/').count(), path.as_str())));
         let wanted =
             order.iter().filter_map(|path| Some(((*path).clone(), templates.get(*path)?.file.data.clone())));
-        let parsed = root.chart.parsed.set(wanted.collect()).map_err(|(file, error)| {
-            let text = exec_text::parse_error(&file, &error.to_string());
-            RenderError::Parse { file, line: error.line(), text }
-        })?;
         let deadline = environment.deadline();
+        let is_stopped = || deadline.as_ref().is_some_and(|passed| passed());
+        let parsed = root.chart.parsed.set(wanted.collect(), &is_stopped);
+        let parsed = parsed.map_err(|(file, error)| match error {
+            Some(error) => {
+                let text = exec_text::parse_error(&file, &error.to_string());
+                RenderError::Parse { file, line: error.line(), text }
+            }
+            None => RenderError::Limit {
+                doing: format!("parsing {file}"),
+                limit: Limit::Deadline,
+                advice: release.limits.advice(Limit::Deadline),
+            },
+        })?;
         let mut session = Session::new().with_limits(release.limits).with_missing_key(MissingKey::Zero);
         if let Some(passed) = &deadline {
             session = session.with_deadline(passed.as_ref());
         }
         let mut session = session.with_host(environment);
         let mut rendered = BTreeMap::new();
+        let (mut used, mut failed) = (Used::default(), None);
         for path in order {
             let Some(template) = templates.get(path) else { continue };
             if path.rsplit('/').next().is_some_and(|name| name.starts_with('_')) {
@@ -223,12 +265,26 @@ impl Engine {
             template.data.insert("Template".into(), Value::Map(Map::named("common.Values", name)));
             let data = Value::Map(template.data.clone());
             let output = session.execute(&parsed, path.as_bytes(), &data).map_err(|error| {
-                let text = exec_text::exec_error(path, &error.to_string());
+                let mut text = exec_text::exec_error(path, &error.to_string());
+                if let Some(limit) = error.reached_limit() {
+                    text.push_str(": ");
+                    text.push_str(&release.limits.advice(limit));
+                }
                 RenderError::Execute { file: path.clone(), text, limit: error.reached_limit() }
-            })?;
-            rendered.insert(path.clone(), without_no_value(&output));
+            });
+            match output {
+                Ok(output) => rendered.insert(path.clone(), without_no_value(&output)),
+                Err(error) => {
+                    used = session.used();
+                    failed = Some(error);
+                    break;
+                }
+            };
+            used = session.used();
         }
-        Ok(rendered)
+        drop(session);
+        environment.set_used(used);
+        failed.map_or(Ok(rendered), Err)
     }
 }
 

@@ -68,7 +68,8 @@ fn a_schema_that_refers_to_itself_in_many_ways_ends() {
         r##"{{"$defs": {{{}, "d60": {{"type": "object"}}}}, "$ref": "#/$defs/d0"}}"##,
         definitions.join(", ")
     );
-    assert_eq!(error(&schema, &Values::new()).as_deref(), Some("the schema takes too many steps to check"));
+    let error = error(&schema, &Values::new()).unwrap_or_default();
+    assert!(error.starts_with("the schema takes too many steps to check: at most 1000000"), "{error}");
 }
 
 #[test]

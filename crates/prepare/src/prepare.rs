@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use convoy_api::{Artifact, ArtifactStatus, Release, ReleaseRender, ValuesKind, reason};
+use convoy_api::{Artifact, ArtifactStatus, Entropy, Release, ReleaseRender, ValuesKind, reason};
 use convoy_apply::{Capabilities, Ownership};
 use convoy_plan::{Rendered, RenderedHook};
 use convoy_render::{
-    Bundle, Hook, RenderInput, RenderStore, StoreError, TargetFacts, ValuesText, render, render_key,
+    Bundle, Charts, Hook, RenderInput, RenderStore, Stop, StoreError, TargetFacts, ValuesText, render,
+    render_key,
 };
 use convoy_runtime::{Clock, StoreKey};
 use parking_lot::Mutex;
@@ -68,6 +69,7 @@ pub struct Preparer {
     slots: Semaphore,
     ready: Mutex<Recent<Held>>,
     artifacts: Mutex<Recent<Artifact>>,
+    charts: Arc<Charts>,
     /// The render store's secret for charts' random values.
     secret: OnceCell<Bytes>,
     /// When bundles were announced to the store, by their digests.
@@ -100,6 +102,7 @@ impl Preparer {
             slots: Semaphore::new(RENDERINGS),
             ready: Mutex::new(Recent::new(BUNDLES)),
             artifacts: Mutex::new(Recent::new(ARTIFACTS)),
+            charts: Arc::new(Charts::new(CHART_BYTES)),
             secret: OnceCell::new(),
             announced: Mutex::default(),
         }
@@ -171,6 +174,11 @@ pub enum PrepareError {
     },
 }
 
+/// Bytes of the charts that stay loaded; parsed they take several times that.
+const CHART_BYTES: usize = 8 << 20;
+/// How long a render may take.
+const RENDER_TIME: Duration = Duration::from_secs(30);
+
 /// Where what is rendered is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeping {
@@ -182,6 +190,11 @@ enum Keeping {
 /// object that is delivered. A Release that is made anew draws anew.
 fn chart_seed(secret: &[u8], uid: &str) -> Vec<u8> {
     Sha256::new().chain_update(secret).chain_update(uid).finalize().to_vec()
+}
+
+fn entropy_of(release: &Release) -> Entropy {
+    let render = release.spec.render.as_ref().and_then(|render| render.helm.as_ref());
+    render.and_then(|helm| helm.entropy).unwrap_or_default()
 }
 
 impl From<ReadError> for PrepareError {
@@ -265,10 +278,24 @@ impl Preparer {
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
         let secret = self.secret.get_or_try_init(|| self.store.seed(rand::random())).await;
         let secret = secret.map_err(|error| store_failed(&error))?;
-        let (seed, now) = (chart_seed(secret, uid), self.clock.now());
+        let seed = chart_seed(secret, uid);
+        let (salt, now) = match entropy_of(release) {
+            // What is rendered again later is to be what it was.
+            Entropy::Stable => {
+                // One that is only tried out was not made yet.
+                let made = release.metadata.creation_timestamp.as_ref();
+                (Vec::new(), made.map_or_else(|| self.clock.now(), |at| at.0))
+            }
+            Entropy::Fresh => (rand::random::<[u8; 32]>().to_vec(), self.clock.now()),
+        };
+        // A render that nobody waits for any more ends at once.
+        let (until, clock) = (self.clock.monotonic() + RENDER_TIME, Arc::clone(&self.clock));
+        let wanted = Arc::new(());
+        let waiting = Arc::downgrade(&wanted);
+        let stop = Stop::new(RENDER_TIME, move || waiting.strong_count() == 0 || clock.monotonic() >= until);
         // Rendering is work for the processor, not for the threads that answer requests.
         let (key, rendered, stored) = {
-            let store = self.store.clone();
+            let (store, charts) = (self.store.clone(), Arc::clone(&self.charts));
             let runtime = tokio::runtime::Handle::current();
             tokio::task::spawn_blocking(move || {
                 let input = RenderInput {
@@ -280,7 +307,10 @@ impl Preparer {
                     namespace: &namespace,
                     target: &facts,
                     seed: &seed,
+                    salt: &salt,
                     now,
+                    charts: Some(&charts),
+                    stop: Some(&stop),
                 };
                 let key = render_key(&input);
                 match runtime.block_on(store.render(&key)) {
@@ -298,6 +328,7 @@ impl Preparer {
                 message: "rendering broke down; this is a defect of convoy".to_owned(),
             })?
         };
+        drop(wanted);
         let bundle = rendered
             .map_err(|error| PrepareError::Render { reason: error.reason(), message: in_words(&error) })?;
         let digest = match (stored, keeping) {

@@ -78,6 +78,17 @@ pub enum RenderError {
         /// What is wrong.
         detail: String,
     },
+    /// The chart took longer than it is given, or nobody wants it any more. A machine that is less busy may be done in time.
+    #[error(
+        "{folder}: the chart takes more than the {seconds} s that a render is given: let it do less (fewer keys and \
+         certificates, shorter loops), or split it"
+    )]
+    Stopped {
+        /// The chart's folder.
+        folder: String,
+        /// What a render is given.
+        seconds: u64,
+    },
     /// The chart does not load or does not render.
     #[error("{folder}: {detail}")]
     Chart {
@@ -100,6 +111,7 @@ impl RenderError {
             | Self::Syntax { .. }
             | Self::TooMuch { .. }
             | Self::Values { .. }
+            | Self::Stopped { .. }
             | Self::Chart { .. } => convoy_api::reason::RENDER_FAILED,
         }
     }

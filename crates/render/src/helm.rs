@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use convoy_api::HelmRender;
 use convoy_helm::functions::Environment;
 use convoy_helm::{
-    Capabilities, Chart, Data, HookEvent, KubeVersion, Manifest, ReleaseOptions, Rendered, Values,
+    Capabilities, Chart, Data, HookEvent, KubeVersion, Limit, Manifest, ReleaseOptions, Rendered, Values,
     ValuesError, check_installable, check_name, lay_over, read_values, set_text,
 };
 use regex::bytes::Regex;
@@ -31,9 +31,19 @@ pub(crate) fn render(
         folder: folder.name().to_owned(),
         detail: secrets.masked(detail),
     };
-    let local = dependencies::local(folder, input)?;
-    let files = folder.files().map(|(path, content)| (path.to_owned(), content.clone()));
-    let chart = Chart::load(files.chain(local)).map_err(|error| failed(&error.helm_text()))?;
+    let load = || {
+        let local = dependencies::local(folder, input)?;
+        let files = folder.files().map(|(path, content)| (path.to_owned(), content.clone()));
+        let files: Vec<_> = files.chain(local).collect();
+        let bytes = files.iter().map(|(path, content)| path.len() + content.len()).sum();
+        let chart = Chart::load(files).map_err(|error| failed(&error.helm_text()))?;
+        Ok::<_, RenderError>((chart, bytes))
+    };
+    let chart = match input.charts {
+        // What is loaded depends on nothing else.
+        Some(charts) => charts.get(&format!("{} {}", input.artifact.digest(), folder.name()), load)?,
+        None => load()?.0,
+    };
     check_installable(&chart).map_err(|error| failed(&error.to_string()))?;
     let name = spec.release_name.as_deref().unwrap_or(input.release_name);
     check_name(name).map_err(|error| failed(&format!("{error}; set spec.render.helm.releaseName")))?;
@@ -47,18 +57,29 @@ pub(crate) fn render(
         ..ReleaseOptions::default()
     };
     release.limits.max_output = MAX_BYTES;
-    let mut environment = Environment::new(input.now, Seeded::new(input.seed, [input.namespace, name]));
-    let rendered = convoy_helm::render(&chart, &values, &release, &capabilities, &mut environment)
-        .map_err(|error| failed(&error.to_string()))?;
+    let mut environment =
+        Environment::new(input.now, Seeded::new(&[input.seed, input.salt].concat(), [input.namespace, name]));
+    if let Some(stop) = input.stop.cloned() {
+        environment = environment.with_deadline(move || stop.is_over());
+    }
+    let rendered =
+        convoy_helm::render(&chart, &values, &release, &capabilities, &mut environment).map_err(|error| {
+            match (error.reached_limit(), input.stop) {
+                (Some(Limit::Deadline), Some(stop)) => {
+                    RenderError::Stopped { folder: folder.name().to_owned(), seconds: stop.limit.as_secs() }
+                }
+                _ => failed(&error.to_string()),
+            }
+        })?;
     bundle(folder, spec, &rendered, &secrets)
 }
 
-/// Names of the functions that draw random values, as far as needed to know them.
+/// Names of the functions that draw random values or the time, as far as needed to know them.
 static DRAWING: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new("rand(Alpha|Ascii|Numeric|Bytes|Int)|uuidv4|shuffle|gen(CA|Signed|SelfSigned|PrivateKey)|bcrypt|htpasswd|encryptAES").ok()
+    Regex::new("rand(Alpha|Ascii|Numeric|Bytes|Int)|uuidv4|shuffle|gen(CA|Signed|SelfSigned|PrivateKey)|bcrypt|htpasswd|encryptAES|\\{\\{[^}]*\\b(now|ago)\\b").ok()
 });
 
-/// Whether a chart may draw random values: whether the name of a function that does stands in it or in its
+/// Whether a chart may draw random values or the time: whether the name of a function that does stands in it or in its
 /// values. Packed subcharts are not looked into, they may.
 pub(crate) fn may_draw(input: &RenderInput<'_>) -> bool {
     let Ok(folder) = Folder::find(input.artifact, input.path) else { return false };
@@ -238,7 +259,7 @@ fn problem(error: &ValuesError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::TargetFacts;
+    use crate::input::{Stop, TargetFacts};
     use bytes::Bytes;
     use convoy_api::Artifact;
     use serde_json::json;
@@ -267,7 +288,10 @@ mod tests {
             namespace: "prod",
             target: &target,
             seed: b"",
+            salt: b"",
             now: jiff::Timestamp::UNIX_EPOCH,
+            charts: None,
+            stop: None,
         };
         let folder = Folder::find(&artifact, "chart")?;
         let merged = values(&folder, &spec, &input, &mut SecretValues::default())?;
@@ -410,7 +434,10 @@ mod tests {
             namespace: "prod",
             target: &target,
             seed: b"",
+            salt: b"",
             now: jiff::Timestamp::UNIX_EPOCH,
+            charts: None,
+            stop: None,
         };
         render(&Folder::find(&artifact, "c")?, spec, &input)
     }
@@ -444,6 +471,105 @@ mod tests {
         assert_eq!(bundle.notes.as_deref(), Some("Log in with ***."));
         let without = HelmRender { skip_crds: Some(true), ..HelmRender::default() };
         assert_eq!(rendered(&CHART, &without, &[]).unwrap().objects.len(), 2);
+    }
+
+    #[test]
+    fn a_chart_is_loaded_once_for_all_releases() {
+        let charts = crate::Charts::new(1 << 20);
+        let files = CHART
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), Bytes::copy_from_slice(text.as_bytes())))
+            .collect();
+        let artifact = Artifact::new("main@sha1:1", files);
+        let target = TargetFacts { kubernetes_version: "v1.36.2".to_owned(), ..TargetFacts::default() };
+        let mut input = RenderInput {
+            artifact: &artifact,
+            path: "c",
+            render: None,
+            values_from: &[],
+            release_name: "one",
+            namespace: "prod",
+            target: &target,
+            seed: b"",
+            salt: b"",
+            now: jiff::Timestamp::UNIX_EPOCH,
+            charts: Some(&charts),
+            stop: None,
+        };
+        let one = crate::render(&input).unwrap();
+        input.release_name = "other";
+        let other = crate::render(&input).unwrap();
+        assert_eq!(charts.len(), 1);
+        assert_ne!(one, other);
+        input.charts = None;
+        assert_eq!(crate::render(&input).unwrap(), other);
+    }
+
+    #[test]
+    fn a_chart_draws_the_same_until_it_is_salted() {
+        const DRAWS: &str = "a: {{ randAlphaNum 20 }}\nb: {{ now | date \"15:04:05\" }}\n\
+                             c: {{ (genCA \"x\" 5).Cert | sha256sum }}\nv: {{ .Values.v }}\n";
+        let draw = |values: Value, salt: &[u8]| {
+            let files = [CHART[0], ("c/templates/x.yaml", DRAWS)];
+            let files = files
+                .iter()
+                .map(|(path, text)| ((*path).to_owned(), Bytes::copy_from_slice(text.as_bytes())));
+            let artifact = Artifact::new("main@sha1:1", files.collect());
+            let target = TargetFacts { kubernetes_version: "v1.36.2".to_owned(), ..TargetFacts::default() };
+            let helm = HelmRender { values: values.as_object().cloned(), ..HelmRender::default() };
+            let render = convoy_api::ReleaseRender { helm: Some(helm), manifests: None };
+            let input = RenderInput {
+                artifact: &artifact,
+                path: "c",
+                render: Some(&render),
+                values_from: &[],
+                release_name: "rel",
+                namespace: "prod",
+                target: &target,
+                seed: b"seed",
+                salt,
+                now: jiff::Timestamp::UNIX_EPOCH,
+                charts: None,
+                stop: None,
+            };
+            crate::render(&input).unwrap().objects.remove(0).object
+        };
+        let [one, other, salted] =
+            [draw(json!({"v": 1}), b""), draw(json!({"v": 2}), b""), draw(json!({"v": 1}), b"salt")];
+        for key in ["a", "b", "c"] {
+            assert_eq!(one[key], other[key]);
+            assert!(key == "b" || one[key] != salted[key], "{key}");
+        }
+        assert_ne!(one["v"], other["v"]);
+    }
+
+    #[test]
+    fn a_render_whose_time_is_over_says_how_long_it_was() {
+        let files = [CHART[0], ("c/templates/x.yaml", "{{ range 1000000000 }}{{ end }}")];
+        let files =
+            files.iter().map(|(path, text)| ((*path).to_owned(), Bytes::copy_from_slice(text.as_bytes())));
+        let artifact = Artifact::new("main@sha1:1", files.collect());
+        let target = TargetFacts { kubernetes_version: "v1.36.2".to_owned(), ..TargetFacts::default() };
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let stop = Stop::new(std::time::Duration::from_secs(7), move || {
+            asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 3
+        });
+        let input = RenderInput {
+            artifact: &artifact,
+            path: "c",
+            render: None,
+            values_from: &[],
+            release_name: "rel",
+            namespace: "prod",
+            target: &target,
+            seed: b"",
+            salt: b"",
+            now: jiff::Timestamp::UNIX_EPOCH,
+            charts: None,
+            stop: Some(&stop),
+        };
+        let error = crate::render(&input).unwrap_err();
+        assert_eq!(error, RenderError::Stopped { folder: "c".to_owned(), seconds: 7 });
     }
 
     #[test]

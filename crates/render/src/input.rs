@@ -1,4 +1,6 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use convoy_api::{Artifact, ManifestsRender, ReleaseRender};
 use jiff::Timestamp;
@@ -6,6 +8,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::bundle::Bundle;
+use crate::charts::Charts;
 use crate::error::RenderError;
 use crate::folder::Folder;
 use crate::{helm, manifests};
@@ -34,9 +37,42 @@ pub struct RenderInput<'a> {
     /// What a chart's random values (`randAlphaNum`, `genCA`, …) come from: equal seeds give equal values in
     /// every render of one release. Passwords may be among them, so that who knows the seed knows those.
     pub seed: &'a [u8],
+    /// Is drawn from, too, but is not part of the key: with another one each time, each render draws anew.
+    pub salt: &'a [u8],
     /// The time that `now` gives to a chart. It is not part of the key: of what was rendered once, that
     /// time stays.
     pub now: Timestamp,
+    /// Where charts are kept for other renders; without, each render loads its own.
+    pub charts: Option<&'a Charts>,
+    /// When the render ends before it is done; without, only its other limits end it.
+    pub stop: Option<&'a Stop>,
+}
+
+/// When a render ends before it is done: how long it may take, and whether it is over.
+#[derive(Clone)]
+pub struct Stop {
+    /// For the error's text.
+    pub limit: Duration,
+    is_over: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Stop {
+    /// With a question that is asked a thousand times a second or so: has the time run out, or does nobody want the render
+    /// any more? When it says yes the render ends within 50 ms.
+    pub fn new(limit: Duration, is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { limit, is_over: Arc::new(is_over) }
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+}
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stop").field("limit", &self.limit).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for RenderInput<'_> {
@@ -148,7 +184,10 @@ mod tests {
             namespace: "prod",
             target,
             seed: b"",
+            salt: b"",
             now: Timestamp::UNIX_EPOCH,
+            charts: None,
+            stop: None,
         }
     }
 
@@ -216,7 +255,11 @@ mod tests {
         };
         for files in [
             vec![("p/a.yaml", "a: randAlpha")],
-            vec![chart, ("p/templates/a.yaml", "a: 1"), ("q/templates/a.yaml", "{{ uuidv4 }}")],
+            vec![
+                chart,
+                ("p/templates/a.yaml", "a: 1 # now {{ .x }}"),
+                ("q/templates/a.yaml", "{{ uuidv4 }}"),
+            ],
         ] {
             let (one, other) = keys(&artifact(&files), None);
             assert_eq!(one, other, "{files:?}");
@@ -224,6 +267,7 @@ mod tests {
         for files in [
             vec![chart, ("p/templates/a.yaml", "a: {{ randAlphaNum 5 }}")],
             vec![chart, ("p/templates/a.yaml", "{{ $ca := genCA \"x\" 5 }}")],
+            vec![chart, ("p/templates/a.yaml", "at: {{ now | date \"2006\" }}")],
             vec![chart, ("p/charts/sub.tgz", "packed")],
         ] {
             let (one, other) = keys(&artifact(&files), None);

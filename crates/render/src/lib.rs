@@ -13,6 +13,7 @@
 
 mod blob;
 mod bundle;
+mod charts;
 mod collect;
 mod dependencies;
 mod digest;
@@ -28,9 +29,10 @@ mod shelf;
 mod store;
 
 pub use bundle::{Bundle, Hook, RenderedObject};
+pub use charts::Charts;
 pub use collect::{Collected, References};
 pub use error::RenderError;
-pub use input::{RenderInput, TargetFacts, ValuesText, render, render_key};
+pub use input::{RenderInput, Stop, TargetFacts, ValuesText, render, render_key};
 pub use kept::Kept;
 pub use secrets::SecretValues;
 pub use store::{OpenStoreError, RenderStore, StoreError};

@@ -30,7 +30,10 @@ fn rendered(files: &[(&str, &str)], path: &str) -> Result<Vec<String>, String> {
         namespace: "prod",
         target: &target,
         seed: b"",
+        salt: b"",
         now: jiff::Timestamp::UNIX_EPOCH,
+        charts: None,
+        stop: None,
     });
     let name = |object: &convoy_render::RenderedObject| {
         object.object["metadata"]["name"].as_str().unwrap().to_owned()

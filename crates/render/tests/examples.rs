@@ -38,7 +38,10 @@ fn rendered(path: &str) -> Result<Bundle, RenderError> {
         namespace: "prod",
         target: &target,
         seed: b"",
+        salt: b"",
         now: jiff::Timestamp::UNIX_EPOCH,
+        charts: None,
+        stop: None,
     })
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod helm_diff;
+mod hostile_charts;
 mod kubernetes;
 mod proofs;
 mod protobuf;
@@ -37,6 +38,8 @@ enum Command {
     Isolation(proofs::Arguments),
     /// Render every chart under a folder with the real helm and with convoy, and compare.
     HelmDiff(helm_diff::Arguments),
+    /// Render charts that want to hurt, and check that limits end them in time and memory.
+    HostileCharts(hostile_charts::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
@@ -71,6 +74,7 @@ fn run() -> anyhow::Result<bool> {
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
         Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
+        Command::HostileCharts(arguments) => return hostile_charts::run(&arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => return proofs::run("schemas", &arguments),

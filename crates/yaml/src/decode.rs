@@ -4,7 +4,7 @@ use crate::build::Build;
 use crate::error::DuplicateKey;
 use crate::number::format_g;
 use crate::resolve::{Plain, TAG_PREFIX, resolve};
-use crate::tree::{Node, NodeId, NodeKind, Tree};
+use crate::tree::{ASKED_AFTER, Node, NodeId, NodeKind, Tree};
 use crate::{Error, MAX_DEPTH};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,6 +20,7 @@ pub struct Options {
 pub(crate) struct Decoder<'t, 'a> {
     tree: &'t Tree<'a>,
     strict: bool,
+    stopped: &'t dyn Fn() -> bool,
     duplicates: Vec<DuplicateKey>,
     /// Found only after Go's package has read the whole document: keys, then numbers.
     key_error: Option<Error>,
@@ -39,10 +40,16 @@ pub(super) enum Key<'t> {
 }
 
 impl<'t, 'a> Decoder<'t, 'a> {
-    pub(crate) fn decode<V: Build>(tree: &'t Tree<'a>, root: NodeId, options: Options) -> Result<V, Error> {
+    pub(crate) fn decode<V: Build>(
+        tree: &'t Tree<'a>,
+        root: NodeId,
+        options: Options,
+        stopped: &'t dyn Fn() -> bool,
+    ) -> Result<V, Error> {
         let mut decoder = Self {
             tree,
             strict: options.strict,
+            stopped,
             duplicates: Vec::new(),
             key_error: None,
             number_error: None,
@@ -73,6 +80,9 @@ impl<'t, 'a> Decoder<'t, 'a> {
         const LOW: usize = 400_000;
         const HIGH: usize = 4_000_000;
         self.decoded += 1;
+        if self.decoded % ASKED_AFTER == 0 && (self.stopped)() {
+            return Err(Error::Stopped);
+        }
         if self.open_aliases.is_empty() {
             return Ok(());
         }

@@ -75,6 +75,11 @@ impl Emitter {
         Self { width: usize::MAX, indented: true, ..Self::default() }
     }
 
+    /// Bytes written so far.
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// Ends the document and hands out its text, with a line feed at its end.
     pub fn finish(mut self) -> String {
         self.indent = None;

@@ -43,6 +43,9 @@ pub enum Error {
         /// Column of the value in characters, from 1.
         column: usize,
     },
+    /// Whoever had the text read does not want it any more.
+    #[error("yaml: the reading was stopped")]
+    Stopped,
     /// The text is larger than [`crate::MAX_BYTES`].
     #[error("yaml: text of {bytes} bytes is larger than the limit of {} bytes", crate::MAX_BYTES)]
     TooLarge {
@@ -59,7 +62,7 @@ impl Error {
             | Self::Value { line, column, .. }
             | Self::Json { line, column, .. } => Some((*line, *column)),
             Self::Duplicates { keys } => keys.first().map(|key| (key.line, key.column)),
-            Self::TooLarge { .. } => None,
+            Self::TooLarge { .. } | Self::Stopped => None,
         }
     }
 }

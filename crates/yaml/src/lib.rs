@@ -55,10 +55,19 @@ pub const MAX_DEPTH: usize = 1000;
 ///
 /// When the text is not YAML, when a value in it has no JSON form, or when a limit is passed.
 pub fn read<V: Build>(bytes: &[u8], options: Options) -> Result<V, Error> {
+    read_unless(bytes, options, &|| false)
+}
+
+/// [`read`], which ends when `stopped` says so; it is asked now and then.
+///
+/// # Errors
+///
+/// As for [`read`], and [`Error::Stopped`].
+pub fn read_unless<V: Build>(bytes: &[u8], options: Options, stopped: &dyn Fn() -> bool) -> Result<V, Error> {
     let input = input::Input::new(bytes)?;
     let mut parser = parser::Parser::new(&input.text, input.bad);
-    match tree::Tree::read(&mut parser)? {
-        Some((tree, root)) => decode::Decoder::decode(&tree, root, options),
+    match tree::Tree::read(&mut parser, stopped)? {
+        Some((tree, root)) => decode::Decoder::decode(&tree, root, options, stopped),
         None => Ok(V::null()),
     }
 }

@@ -6,6 +6,9 @@ use crate::{Error, MAX_DEPTH};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+/// So many nodes are read before it is asked whether to stop.
+pub(crate) const ASKED_AFTER: usize = 1 << 12;
+
 pub(crate) type NodeId = usize;
 
 #[derive(Debug)]
@@ -44,7 +47,10 @@ pub(crate) struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     /// The next document of the stream; `None` at its end.
-    pub(crate) fn read(parser: &mut Parser<'a>) -> Result<Option<(Self, NodeId)>, Error> {
+    pub(crate) fn read(
+        parser: &mut Parser<'a>,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<(Self, NodeId)>, Error> {
         if !matches!(parser.next_event()?.kind, EventKind::DocumentStart) {
             return Ok(None);
         }
@@ -53,6 +59,9 @@ impl<'a> Tree<'a> {
         let mut open: Vec<(NodeId, Option<NodeId>)> = Vec::new();
         loop {
             let event = parser.next_event()?;
+            if tree.nodes.len() % ASKED_AFTER == ASKED_AFTER - 1 && stopped() {
+                return Err(Error::Stopped);
+            }
             let mark = event.start;
             let id = match event.kind {
                 EventKind::SequenceEnd | EventKind::MappingEnd => {

@@ -5,6 +5,13 @@ use convoy_gotemplate::{FuncError, List, Map, Str, Value};
 /// What a function gives back.
 pub(super) type Outcome = Result<Value, FuncError>;
 
+/// About the bytes that an element of a list takes, a text among them without its bytes, and an entry of a map.
+pub(super) const ITEM: usize = 40;
+/// See [`ITEM`].
+pub(super) const TEXT: usize = 80;
+/// See [`ITEM`].
+pub(super) const ENTRY: usize = 120;
+
 /// The argument at `index`; nil when it is not there (an optional one).
 pub(super) fn any(args: &[Value], index: usize) -> Value {
     args.get(index).cloned().unwrap_or_default()

@@ -5,14 +5,16 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use convoy_gotemplate::{Call, FuncError, Kind, Object, Str, Value, sprint};
+use crypto_primes::hazmat::{SetBits, SmallFactorsSieveFactory};
+use crypto_primes::{Flavor, is_prime, sieve_and_find};
 use rand_core::{TryCryptoRng, TryRng};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
-use rsa::RsaPrivateKey as PrivateKey;
 use rsa::pkcs1::{DecodeRsaPrivateKey, EncodeRsaPrivateKey};
 use rsa::pkcs8::{EncodePrivateKey, LineEnding};
+use rsa::{BoxedUint, RsaPrivateKey as PrivateKey};
 
 use super::arguments::{Outcome, any, int, string, text};
 use super::encoding::{base64, base64_decode};
@@ -21,6 +23,7 @@ use super::{Environment, context};
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
 const KEY_BITS: usize = 2048;
+const EXPONENT: u32 = 65_537;
 // Finding a key costs as much as so many commands, roughly.
 const KEY_STEPS: u64 = 500_000;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -87,8 +90,26 @@ impl TryCryptoRng for Random<'_> {}
 
 fn new_rsa(call: &mut Call<'_, '_>, bits: usize) -> Result<PrivateKey, FuncError> {
     call.steps(KEY_STEPS)?;
+    let failed = |error: String| FuncError::new(format!("error generating rsa key: {error}"));
+    let half = u32::try_from(bits / 2).unwrap_or(0);
+    let [p, q] = [prime(call, half)?, prime(call, half)?];
+    PrivateKey::from_p_q(p, q, BoxedUint::from(EXPONENT)).map_err(|error| failed(error.to_string()))
+}
+
+/// A random prime with its two highest bits set, so that the product of two has all bits.
+fn prime(call: &mut Call<'_, '_>, bits: u32) -> Result<BoxedUint, FuncError> {
+    let failed = |error: String| FuncError::new(format!("error generating rsa key: {error}"));
+    let deadline = context(call)?.deadline();
+    // A candidate takes milliseconds, and there may be hundreds.
+    let is_stopped = || deadline.as_ref().is_some_and(|passed| passed());
+    let candidates = SmallFactorsSieveFactory::new(Flavor::Any, bits, SetBits::TwoMsb)
+        .map_err(|error| failed(error.to_string()))?;
     let mut random = Random(context(call)?);
-    PrivateKey::new(&mut random, bits).map_err(|e| FuncError::new(format!("error generating rsa key: {e}")))
+    let found = sieve_and_find(&mut random, candidates, |_, candidate| {
+        is_stopped() || is_prime(Flavor::Any, candidate)
+    });
+    call.steps(1 << 10)?;
+    found.map_err(|error| failed(error.to_string()))?.ok_or_else(|| failed("there is no prime".to_owned()))
 }
 
 fn pem(kind: &str, der: &[u8]) -> String {
@@ -326,7 +347,7 @@ pub(super) fn gen_private_key(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome 
     let kind = text(args, 0);
     match &kind[..] {
         b"" | b"rsa" => {
-            call.steps(KEY_STEPS)?;
+            call.steps(4 * KEY_STEPS)?;
             string(rsa_key(&new_rsa(call, 2 * KEY_BITS)?)?.pem)
         }
         b"ed25519" => {

@@ -2,17 +2,21 @@
 
 use aes::Aes256;
 use aes::cipher::{Block, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
+use blowfish::Blowfish;
 use convoy_gotemplate::{Call, FuncError, Str, Value};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::arguments::{Outcome, int, string, text};
-use super::encoding::{base64, base64_decode};
+use super::encoding::{base64, base64_decode, bcrypt_base64};
 use super::random::bytes;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
 const BCRYPT_COST: u32 = 10;
+/// "OrpheanBeholderScryDoubt".
+const BCRYPT_TEXT: [[u32; 2]; 3] =
+    [[0x4f72_7068, 0x6561_6e42], [0x6568_6f6c, 0x6465_7253], [0x6372_7944, 0x6f75_6274]];
 // One slow hash costs as much as so many commands, roughly.
 const SLOW_STEPS: u64 = 200_000;
 const BLOCK: usize = 16;
@@ -22,13 +26,25 @@ fn hashed(call: &mut Call<'_, '_>, password: &[u8]) -> Result<Str, FuncError> {
     if password.len() > 72 {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".into());
     }
-    call.steps(SLOW_STEPS)?;
     let random = bytes(call, 16)?;
     let salt: [u8; 16] = random.as_slice().try_into().unwrap_or_default();
-    match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
-        Ok(parts) => Ok(parts.format_for_version(bcrypt::Version::TwoA).into()),
-        Err(error) => Ok(format!("failed to encrypt string with bcrypt: {error}").into()),
+    // The hash goes over the password with its final zero.
+    let key: Vec<u8> = password.iter().copied().chain([0]).take(72).collect();
+    let mut state = Blowfish::bc_init_state();
+    state.salted_expand_key(&salt, &key);
+    for _ in 0..1u32 << BCRYPT_COST {
+        // A turn takes some fifty microseconds.
+        call.steps(SLOW_STEPS >> BCRYPT_COST)?;
+        state.bc_expand_key(&key);
+        state.bc_expand_key(&salt);
     }
+    let mut hash = Vec::with_capacity(24);
+    for pair in BCRYPT_TEXT {
+        let encrypted = (0..64).fold(pair, |pair, _| state.bc_encrypt(pair));
+        hash.extend(encrypted.iter().flat_map(|half| half.to_be_bytes()));
+    }
+    hash.truncate(23);
+    Ok(format!("$2a${BCRYPT_COST}${}{}", bcrypt_base64(&salt), bcrypt_base64(&hash)).into())
 }
 
 pub(super) fn bcrypt_function(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use convoy_gotemplate::{Call, FuncError, Limit, List, Map, Str, Value};
+use convoy_gotemplate::{Call, FuncError, Limit, List, MAX_NESTING, Map, Str, Value};
 
-use super::arguments::{Outcome, any, list, map, text};
+use super::arguments::{ENTRY, ITEM, Outcome, any, list, map, text};
 use super::lists::names;
 use super::text::strval;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
-
-const MAX_NESTING: usize = 1_000;
 
 /// Puts a value into a map that templates share.
 ///
@@ -20,7 +18,7 @@ pub(super) fn insert(call: &mut Call<'_, '_>, map: &Map, key: Str, value: Value)
     if map.is_nil() {
         return Err(FuncError::new("assignment to entry in nil map"));
     }
-    call.charge(key.len() + 32)?;
+    call.charge(key.len() + ENTRY)?;
     if matches!(value, Value::Map(_) | Value::List(_)) {
         call.mutated(map);
     }
@@ -29,6 +27,7 @@ pub(super) fn insert(call: &mut Call<'_, '_>, map: &Map, key: Str, value: Value)
 }
 
 pub(super) fn dict(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    call.charge(args.len() / 2 * ENTRY)?;
     let mut entries = BTreeMap::new();
     for pair in args.chunks(2) {
         let key = strval(call, &any(pair, 0))?;
@@ -63,23 +62,30 @@ pub(super) fn pluck(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 }
 
 // Go gives keys and values in random order; sorted is one of these orders.
-pub(super) fn keys(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn keys(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    for index in 0..args.len() {
+        call.charge(map(args, index).len() * ITEM)?;
+    }
     Ok(Value::List(List::strings((0..args.len()).flat_map(|index| map(args, index).keys()))))
 }
 
-pub(super) fn values(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn values(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    call.charge(map(args, 0).len() * ITEM)?;
     list(map(args, 0).entries().into_iter().map(|(_, value)| value).collect())
 }
 
-pub(super) fn pick(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn pick(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    call.charge(args.len() * ENTRY)?;
     let source = map(args, 0);
     let picked =
         names(args, 1).into_iter().filter_map(|key| source.get(&key).map(|value| (key, value))).collect();
     Ok(Value::Map(Map::new(picked)))
 }
 
-pub(super) fn omit(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn omit(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let omitted = names(args, 1);
+    call.charge(map(args, 0).len() * ENTRY)?;
+    call.steps(map(args, 0).len().saturating_mul(omitted.len()) as u64 / 4)?;
     let kept = map(args, 0).entries().into_iter().filter(|(key, _)| !omitted.contains(key)).collect();
     Ok(Value::Map(Map::new(kept)))
 }
@@ -140,14 +146,14 @@ fn copied(call: &mut Call<'_, '_>, value: &Value, depth: usize) -> Outcome {
     Ok(match value {
         Value::List(list) => {
             let items = list.to_vec();
-            call.charge(items.len() * 16)?;
+            call.charge(items.len() * ITEM)?;
             let items =
                 items.iter().map(|item| copied(call, item, depth + 1)).collect::<Result<Vec<_>, _>>()?;
             Value::List(if list.is_nil() { list.clone() } else { List::with_elem(list.elem(), items) })
         }
         Value::Map(map) => {
             let entries = map.entries();
-            call.charge(entries.len() * 32)?;
+            call.charge(entries.len() * ENTRY)?;
             let mut copies = BTreeMap::new();
             for (key, item) in entries {
                 copies.insert(key, copied(call, &item, depth + 1)?);
@@ -198,6 +204,7 @@ fn merge_into(
     if target.same(source) {
         return Ok(());
     }
+    call.steps(1 + source.len() as u64)?;
     // Go keeps one snapshot of "the target was empty" only per slice, and looks again each time.
     for (key, new) in source.entries() {
         let old = target.get(&key);

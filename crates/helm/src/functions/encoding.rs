@@ -36,6 +36,12 @@ fn encode(bytes: &[u8], alphabet: &[u8], bits: u32, group: usize) -> String {
     out
 }
 
+/// Base64 with the alphabet of bcrypt, without padding.
+pub(super) fn bcrypt_base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    encode(bytes, ALPHABET, 6, 3).trim_end_matches('=').to_owned()
+}
+
 /// Standard base64 as Go's decoder takes it: line breaks are skipped, padding is wanted.
 ///
 /// # Errors

@@ -2,21 +2,19 @@
 
 use std::rc::Rc;
 
-use convoy_gotemplate::{Call, FuncError, Limit, Value};
+use convoy_gotemplate::{Call, FuncError, Limit, MAX_NESTING, Value};
 
 use super::arguments::{Outcome, any};
-
-const MAX_NESTING: usize = 1_000;
 
 /// Whether two values are of the same types and equal all the way down.
 ///
 /// # Errors
-/// They are nested too deeply, or contain themselves.
-pub(super) fn deep_equal(a: &Value, b: &Value) -> Result<bool, FuncError> {
-    equal(a, b, 0)
+/// They are nested too deeply, contain themselves, or take too many steps to compare.
+pub(super) fn deep_equal(call: &mut Call<'_, '_>, a: &Value, b: &Value) -> Result<bool, FuncError> {
+    equal(call, a, b, 0)
 }
 
-fn equal(a: &Value, b: &Value, depth: usize) -> Result<bool, FuncError> {
+fn equal(call: &mut Call<'_, '_>, a: &Value, b: &Value, depth: usize) -> Result<bool, FuncError> {
     if depth > MAX_NESTING {
         return Err(FuncError::limit(Limit::Nesting));
     }
@@ -37,8 +35,9 @@ fn equal(a: &Value, b: &Value, depth: usize) -> Result<bool, FuncError> {
             if x.elem() != y.elem() || x.is_nil() != y.is_nil() || x.len() != y.len() {
                 return Ok(false);
             }
+            call.steps(1 + x.len() as u64)?;
             for (x, y) in x.to_vec().iter().zip(y.to_vec().iter()) {
-                if !equal(x, y, depth + 1)? {
+                if !equal(call, x, y, depth + 1)? {
                     return Ok(false);
                 }
             }
@@ -54,8 +53,9 @@ fn equal(a: &Value, b: &Value, depth: usize) -> Result<bool, FuncError> {
             if x.is_nil() != y.is_nil() || x.len() != y.len() {
                 return Ok(false);
             }
+            call.steps(1 + x.len() as u64)?;
             for ((key, x), (other, y)) in x.entries().iter().zip(y.entries().iter()) {
-                if key != other || !equal(x, y, depth + 1)? {
+                if key != other || !equal(call, x, y, depth + 1)? {
                     return Ok(false);
                 }
             }
@@ -69,6 +69,6 @@ fn equal(a: &Value, b: &Value, depth: usize) -> Result<bool, FuncError> {
     })
 }
 
-pub(super) fn deep_equal_function(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(deep_equal(&any(args, 0), &any(args, 1))?))
+pub(super) fn deep_equal_function(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    Ok(Value::Bool(deep_equal(call, &any(args, 0), &any(args, 1))?))
 }

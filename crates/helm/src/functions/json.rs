@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use convoy_gotemplate::{Call, FuncError, Kind, Limit, Str, Value, format_float, runes};
+use convoy_gotemplate::{Call, FuncError, Kind, Limit, MAX_NESTING, Str, Value, format_float, runes};
 
 use super::arguments::{Outcome, any, string, text};
 use super::json_read::{self, Shape};
+use super::room::{Room, charge_reading};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
-
-const MAX_NESTING: usize = 1_000;
 
 /// How JSON text is laid out.
 #[derive(Clone, Copy)]
@@ -71,9 +70,9 @@ pub(super) fn float(value: f64) -> String {
     }
 }
 
-fn encode(value: &Value, style: Style) -> Result<String, FuncError> {
+fn encode(call: &mut Call<'_, '_>, value: &Value, style: Style) -> Result<String, FuncError> {
     let mut out = String::new();
-    write(&mut out, value, style, 0)?;
+    write(&mut out, value, style, 0, &mut Room::of(call))?;
     Ok(out)
 }
 
@@ -84,7 +83,14 @@ fn line(out: &mut String, style: Style, depth: usize) {
     }
 }
 
-fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Result<(), FuncError> {
+fn write(
+    out: &mut String,
+    value: &Value,
+    style: Style,
+    depth: usize,
+    room: &mut Room<'_, '_, '_>,
+) -> Result<(), FuncError> {
+    room.check(out.len())?;
     if depth > MAX_NESTING {
         return Err(FuncError::limit(Limit::Nesting));
     }
@@ -93,7 +99,7 @@ fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Result<
         Plain::Text(text) => write_string(out, &text, style),
         Plain::Map(mut entries) => {
             entries.sort_by(|a, b| a.0.cmp(&b.0));
-            write_map(out, &entries, style, depth)?;
+            write_map(out, &entries, style, depth, room)?;
         }
         Plain::Other => match value {
             Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
@@ -121,14 +127,14 @@ fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Result<
                         out.push(',');
                     }
                     line(out, style, depth + 1);
-                    write(out, item, style, depth + 1)?;
+                    write(out, item, style, depth + 1, room)?;
                 }
                 if !items.is_empty() {
                     line(out, style, depth);
                 }
                 out.push(']');
             }
-            Value::Map(map) => write_map(out, &map.entries(), style, depth)?,
+            Value::Map(map) => write_map(out, &map.entries(), style, depth, room)?,
             Value::Nil | Value::Bytes(_) | Value::Object(_) => out.push_str("null"),
         },
     }
@@ -140,6 +146,7 @@ fn write_map(
     entries: &[(Str, Value)],
     style: Style,
     depth: usize,
+    room: &mut Room<'_, '_, '_>,
 ) -> Result<(), FuncError> {
     out.push('{');
     for (index, (key, value)) in entries.iter().enumerate() {
@@ -149,7 +156,7 @@ fn write_map(
         line(out, style, depth + 1);
         write_string(out, &utf8(key), style);
         out.push_str(if style.pretty { ": " } else { ":" });
-        write(out, value, style, depth + 1)?;
+        write(out, value, style, depth + 1, room)?;
     }
     if !entries.is_empty() {
         line(out, style, depth);
@@ -207,28 +214,28 @@ fn or_empty(result: Result<String, FuncError>) -> Outcome {
     }
 }
 
-pub(super) fn to_json(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    or_empty(encode(&any(args, 0), COMPACT))
+pub(super) fn to_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    or_empty(encode(call, &any(args, 0), COMPACT))
 }
 
-pub(super) fn must_to_json(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    string(encode(&any(args, 0), COMPACT)?)
+pub(super) fn must_to_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    string(encode(call, &any(args, 0), COMPACT)?)
 }
 
-pub(super) fn to_pretty_json(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    or_empty(encode(&any(args, 0), PRETTY))
+pub(super) fn to_pretty_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    or_empty(encode(call, &any(args, 0), PRETTY))
 }
 
-pub(super) fn must_to_pretty_json(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    string(encode(&any(args, 0), PRETTY)?)
+pub(super) fn must_to_pretty_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    string(encode(call, &any(args, 0), PRETTY)?)
 }
 
-pub(super) fn to_raw_json(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    string(encode(&any(args, 0), RAW)?)
+pub(super) fn to_raw_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    string(encode(call, &any(args, 0), RAW)?)
 }
 
 pub(super) fn from_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(text(args, 0).len())?;
+    charge_reading(call, &text(args, 0))?;
     Ok(match json_read::read(&text(args, 0), Shape::Map) {
         Ok(value) => value,
         Err(error) => Value::map([("Error", Value::from(error))]),
@@ -236,7 +243,7 @@ pub(super) fn from_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 }
 
 pub(super) fn from_json_array(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(text(args, 0).len())?;
+    charge_reading(call, &text(args, 0))?;
     Ok(match json_read::read(&text(args, 0), Shape::List) {
         Ok(value) => value,
         Err(error) => Value::list(vec![Value::from(error)]),
@@ -244,6 +251,6 @@ pub(super) fn from_json_array(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome 
 }
 
 pub(super) fn must_from_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(text(args, 0).len())?;
+    charge_reading(call, &text(args, 0))?;
     json_read::read(&text(args, 0), Shape::Any).map_err(FuncError::new)
 }

@@ -2,7 +2,7 @@
 
 use convoy_gotemplate::{Call, Elem, FuncError, List, Str, Value};
 
-use super::arguments::{Outcome, any, elements, int, list, text};
+use super::arguments::{ITEM, Outcome, TEXT, any, elements, int, list, text};
 use super::equal::deep_equal;
 use super::numbers::to_int64;
 use super::text::{strings, strval};
@@ -14,34 +14,42 @@ fn nil_list() -> Outcome {
     Ok(Value::List(List::nil(Elem::Any)))
 }
 
-pub(super) fn make(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn make(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    call.charge(args.len() * ITEM)?;
     list(args.to_vec())
 }
 
 pub(super) fn append(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "push on")?;
-    call.charge(items.len() * 16)?;
+    call.charge(items.len() * ITEM)?;
     items.push(any(args, 1));
     list(items)
 }
 
 pub(super) fn prepend(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "prepend on")?;
-    call.charge(items.len() * 16)?;
+    call.charge(items.len() * ITEM)?;
     items.insert(0, any(args, 1));
     list(items)
 }
 
 pub(super) fn first(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    if let Some(Value::List(list)) = args.first() {
+        return Ok(list.get(0).unwrap_or_default());
+    }
     Ok(elements(&any(args, 0), "find first on")?.into_iter().next().unwrap_or_default())
 }
 
 pub(super) fn last(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    if let Some(Value::List(list)) = args.first() {
+        return Ok(list.len().checked_sub(1).and_then(|last| list.get(last)).unwrap_or_default());
+    }
     Ok(elements(&any(args, 0), "find last on")?.pop().unwrap_or_default())
 }
 
-pub(super) fn rest(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn rest(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "find rest on")?;
+    call.charge(items.len() * ITEM)?;
     if items.is_empty() {
         return nil_list();
     }
@@ -49,22 +57,25 @@ pub(super) fn rest(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     list(items)
 }
 
-pub(super) fn initial(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn initial(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "find initial on")?;
+    call.charge(items.len() * ITEM)?;
     if items.pop().is_none() {
         return nil_list();
     }
     list(items)
 }
 
-pub(super) fn reverse(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn reverse(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "find reverse on")?;
+    call.charge(items.len() * ITEM)?;
     items.reverse();
     list(items)
 }
 
-pub(super) fn compact(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn compact(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "compact on")?;
+    call.charge(items.len() * ITEM)?;
     items.retain(Value::truth);
     list(items)
 }
@@ -72,7 +83,7 @@ pub(super) fn compact(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 fn among(call: &mut Call<'_, '_>, haystack: &[Value], needle: &Value) -> Result<bool, FuncError> {
     call.steps(haystack.len() as u64)?;
     for item in haystack {
-        if deep_equal(needle, item)? {
+        if deep_equal(call, needle, item)? {
             return Ok(true);
         }
     }
@@ -81,6 +92,7 @@ fn among(call: &mut Call<'_, '_>, haystack: &[Value], needle: &Value) -> Result<
 
 pub(super) fn uniq(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let items = elements(&any(args, 0), "find uniq on")?;
+    call.charge(items.len() * ITEM)?;
     let mut kept = Vec::new();
     for item in items {
         if !among(call, &kept, &item)? {
@@ -92,6 +104,7 @@ pub(super) fn uniq(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn without(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let items = elements(&any(args, 0), "find without on")?;
+    call.charge(items.len() * ITEM)?;
     let omitted = args.get(1..).unwrap_or_default();
     let mut kept = Vec::new();
     for item in items {
@@ -111,7 +124,7 @@ pub(super) fn has(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     Ok(Value::Bool(among(call, &items, &any(args, 0))?))
 }
 
-pub(super) fn slice(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn slice(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let value = any(args, 0);
     let items = match &value {
         Value::List(_) | Value::Bytes(_) => elements(&value, "")?,
@@ -134,6 +147,7 @@ pub(super) fn slice(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     }
     let range = usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0);
     let part = items.get(range).unwrap_or_default().to_vec();
+    call.charge(part.len() * ITEM)?;
     Ok(match &value {
         Value::List(whole) => Value::List(List::with_elem(whole.elem(), part)),
         _ => Value::Bytes(
@@ -149,24 +163,29 @@ pub(super) fn concat(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut all = Vec::new();
     for value in args {
         match value {
-            Value::List(_) | Value::Bytes(_) => all.extend(elements(value, "")?),
+            Value::List(list) => {
+                call.charge(list.len() * ITEM)?;
+                all.extend(list.to_vec());
+            }
+            Value::Bytes(_) => all.extend(elements(value, "")?),
             Value::Nil => return Err(super::arguments::nil_pointer()),
             other => {
                 return Err(FuncError::new(format!("Cannot concat type {} as list", other.kind().name())));
             }
         }
     }
-    call.charge(all.len() * 16)?;
+    call.charge(all.len() * ITEM)?;
     if all.is_empty() { nil_list() } else { list(all) }
 }
 
 pub(super) fn chunk(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let size = int(args, 0);
     let items = elements(&any(args, 1), "chunk")?;
-    call.charge(items.len() * 16)?;
+    call.charge(items.len() * ITEM)?;
     let Some(size) = usize::try_from(size).ok().filter(|s| *s > 0) else {
         return Err(FuncError::new("runtime error: makeslice: len out of range"));
     };
+    call.charge(items.len().div_ceil(size) * TEXT)?;
     let chunks = items.chunks(size).map(|part| Value::List(List::new(part.to_vec()))).collect();
     Ok(Value::List(List::with_elem(Elem::List, chunks)))
 }
@@ -213,8 +232,9 @@ fn steps(call: &mut Call<'_, '_>, start: i64, stop: i64, step: i64) -> Result<Ve
         return Ok(Vec::new());
     }
     let count = start.abs_diff(stop).div_ceil(step.unsigned_abs());
-    let size = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(16);
+    let size = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(ITEM);
     call.charge(size)?;
+    call.steps(count)?;
     let mut numbers = Vec::new();
     let mut next = Some(start);
     for _ in 0..count {
@@ -246,6 +266,7 @@ pub(super) fn seq(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
         }
         _ => Vec::new(),
     };
+    call.charge(numbers.len() * TEXT)?;
     let parts: Vec<String> = numbers.iter().map(i64::to_string).collect();
     super::arguments::string(parts.join(" "))
 }

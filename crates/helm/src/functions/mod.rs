@@ -22,6 +22,7 @@ mod paths;
 mod random;
 mod regex_syntax;
 mod regexes;
+mod room;
 mod semver;
 mod strings;
 mod templates;
@@ -44,7 +45,7 @@ pub(crate) use dates::check_time;
 pub(crate) use json_read::read_schema_json;
 pub use paths::clean;
 pub use random::Entropy;
-pub(crate) use regexes::compile_pattern;
+pub(crate) use regexes::{SizedRegex, compile_pattern};
 pub use templates::without_no_value;
 pub(crate) use urls::check_url;
 pub use yaml::Built;
@@ -60,7 +61,8 @@ pub struct Environment {
     deadline: Option<Rc<dyn Fn() -> bool>>,
     includes: HashMap<Str, u32>,
     parsed: HashMap<Str, Parsed>,
-    regexes: HashMap<Str, Rc<regex::bytes::Regex>>,
+    regexes: regexes::Known,
+    used: convoy_gotemplate::Used,
 }
 
 impl fmt::Debug for Environment {
@@ -78,7 +80,8 @@ impl Environment {
             deadline: None,
             includes: HashMap::new(),
             parsed: HashMap::new(),
-            regexes: HashMap::new(),
+            regexes: regexes::Known::default(),
+            used: convoy_gotemplate::Used::default(),
         }
     }
 }
@@ -90,6 +93,15 @@ impl Environment {
     pub fn with_deadline(mut self, passed: impl Fn() -> bool + 'static) -> Self {
         self.deadline = Some(Rc::new(passed));
         self
+    }
+
+    /// What the render used of its limits.
+    pub fn used(&self) -> convoy_gotemplate::Used {
+        self.used
+    }
+
+    pub(crate) fn set_used(&mut self, used: convoy_gotemplate::Used) {
+        self.used = used;
     }
 
     pub(crate) fn deadline(&self) -> Option<Rc<dyn Fn() -> bool>> {

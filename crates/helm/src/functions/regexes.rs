@@ -1,43 +1,113 @@
 //! Regular expressions in Go's syntax, run by the regex crate, which has RE2's guarantees too.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
-use convoy_gotemplate::{Call, FuncError, List, Str, Value};
+use convoy_gotemplate::{Call, FuncError, Limit, List, Str, Value};
 use regex::bytes::Regex;
 
-use super::arguments::{Outcome, int, string, text};
+use super::arguments::{Outcome, TEXT, int, string, text};
 use super::context;
 use super::regex_syntax::translate;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
-const MOST_PROGRAM_BYTES: usize = 4 << 20;
+/// Sizes of compiled patterns as powers of two: a pattern is of the first that it fits in, and of none when it is
+/// too large.
+const SIZES: std::ops::RangeInclusive<u32> = 10..=21;
+/// About the bytes of one state of a compiled pattern.
+const STATE: usize = 32;
+/// What a search may keep of what it found out, for one pattern.
+const CACHE: usize = 1 << 18;
+/// Most bytes of compiled patterns that are kept for a render.
+const KEPT: usize = 8 << 20;
+/// At worst a search looks at each state for each byte, and nothing can stop it meanwhile.
+const MOST_WORK: usize = 1 << 25;
 
-fn compile(call: &mut Call<'_, '_>, pattern: &Str) -> Result<Rc<Regex>, FuncError> {
-    let state = context(call)?;
-    if let Some(known) = state.regexes.get(pattern) {
-        return Ok(Rc::clone(known));
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+struct Pattern {
+    regex: Rc<Regex>,
+    size: usize,
+}
+
+/// The patterns that a render used last.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    patterns: HashMap<Str, Pattern>,
+    bytes: usize,
+}
+
+fn compile(call: &mut Call<'_, '_>, pattern: &Str, subject: &Str) -> Result<Rc<Regex>, FuncError> {
+    let known = context(call)?.regexes.patterns.get(pattern).cloned();
+    let found = match known {
+        Some(known) => known,
+        None => {
+            let (regex, size) = compile_sized(&pattern.to_text()).map_err(FuncError::new)?;
+            call.charge(size)?;
+            let found = Pattern { regex: Rc::new(regex), size };
+            let all = &mut context(call)?.regexes;
+            all.bytes += size + CACHE;
+            if all.bytes > KEPT {
+                *all = Known { bytes: size + CACHE, ..Known::default() };
+            }
+            all.patterns.insert(pattern.clone(), found.clone());
+            found
+        }
+    };
+    let work = subject.len().saturating_mul(found.size / STATE);
+    if work > MOST_WORK {
+        return Err(FuncError::limit(Limit::Regex));
     }
-    let regex = Rc::new(compile_pattern(&pattern.to_text()).map_err(FuncError::new)?);
-    state.regexes.insert(pattern.clone(), Rc::clone(&regex));
-    Ok(regex)
+    call.steps(work as u64 / 1024)?;
+    Ok(found.regex)
+}
+
+fn compile_sized(pattern: &str) -> Result<(Regex, usize), String> {
+    let source = translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
+    for size in SIZES.map(|power| 1 << power) {
+        let builder = regex::bytes::RegexBuilder::new(&source).size_limit(size).dfa_size_limit(CACHE).build();
+        match builder {
+            Ok(regex) => return Ok((regex, size)),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(_) => break,
+        }
+    }
+    Err(format!("error parsing regexp: expression too large or not supported: `{pattern}`"))
+}
+
+/// A pattern in Go's syntax.
+#[derive(Clone, Debug)]
+pub(crate) struct SizedRegex {
+    regex: Regex,
+    /// Bytes that it takes at most.
+    pub(crate) size: usize,
+}
+
+impl SizedRegex {
+    /// What a search in a text of so many bytes takes at most, in looks at a state.
+    pub(crate) fn work(&self, bytes: usize) -> usize {
+        bytes.saturating_mul(self.size / STATE)
+    }
+
+    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
 }
 
 /// A pattern in Go's syntax.
 ///
 /// # Errors
 /// Go's text.
-pub(crate) fn compile_pattern(pattern: &str) -> Result<Regex, String> {
-    let source = translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
-    let builder = regex::bytes::RegexBuilder::new(&source).size_limit(MOST_PROGRAM_BYTES).build();
-    builder.map_err(|_| format!("error parsing regexp: expression too large or not supported: `{pattern}`"))
+pub(crate) fn compile_pattern(pattern: &str) -> Result<SizedRegex, String> {
+    compile_sized(pattern).map(|(regex, size)| SizedRegex { regex, size })
 }
 
 fn compiled(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Result<Rc<Regex>, FuncError> {
     let pattern = text(args, 0);
     // Go's MustCompile panics with a text of its own.
-    compile(call, &pattern).map_err(|error| {
-        if must {
+    compile(call, &pattern, &text(args, 1)).map_err(|error| {
+        if must || error.reached_limit().is_some() {
             error
         } else {
             let quoted = if pattern.contains(&b'`') {
@@ -51,11 +121,14 @@ fn compiled(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Result<Rc<Re
 }
 
 pub(super) fn matches(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(compile(call, &text(args, 0)).is_ok_and(|regex| regex.is_match(&text(args, 1)))))
+    Ok(Value::Bool(match compile(call, &text(args, 0), &text(args, 1)) {
+        Err(error) if error.reached_limit().is_some() => return Err(error),
+        regex => regex.is_ok_and(|regex| regex.is_match(&text(args, 1))),
+    }))
 }
 
 pub(super) fn must_match(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(compile(call, &text(args, 0))?.is_match(&text(args, 1))))
+    Ok(Value::Bool(compile(call, &text(args, 0), &text(args, 1))?.is_match(&text(args, 1))))
 }
 
 fn found(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
@@ -93,13 +166,12 @@ fn limit(count: i64) -> usize {
 fn found_all(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
     let regex = compiled(call, args, must)?;
     let subject = text(args, 1);
-    let all: Vec<Str> = regex
-        .find_iter(&subject)
-        .filter(|m| at_rune(&subject, m))
-        .take(limit(int(args, 2)))
-        .map(|m| m.as_bytes().into())
-        .collect();
-    call.charge(all.len() * 16)?;
+    let mut all: Vec<Str> = Vec::new();
+    let found = regex.find_iter(&subject).filter(|m| at_rune(&subject, m)).take(limit(int(args, 2)));
+    for found in found {
+        call.charge(TEXT + found.len())?;
+        all.push(found.as_bytes().into());
+    }
     Ok(Value::List(if all.is_empty() {
         List::nil(convoy_gotemplate::Elem::String)
     } else {
@@ -129,9 +201,8 @@ fn replaced(call: &mut Call<'_, '_>, args: &[Value], must: bool, literal: bool) 
             expand(&mut out, &template, &captures);
         }
         done = whole.end();
-        if out.len() > call.allocation_left() {
-            call.charge(out.len())?;
-        }
+        call.check_text(out.len())?;
+        call.steps(1)?;
     }
     out.extend_from_slice(subject.get(done..).unwrap_or_default());
     string(out)
@@ -210,6 +281,7 @@ fn split_by(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
             break;
         }
         end = found.start();
+        call.charge(TEXT + end.saturating_sub(begin))?;
         if found.end() != 0 {
             parts.push(subject.get(begin..end).unwrap_or_default().into());
         }
@@ -218,7 +290,6 @@ fn split_by(call: &mut Call<'_, '_>, args: &[Value], must: bool) -> Outcome {
     if end != subject.len() {
         parts.push(subject.get(begin..).unwrap_or_default().into());
     }
-    call.charge(parts.len() * 16)?;
     Ok(Value::List(List::strings(parts)))
 }
 

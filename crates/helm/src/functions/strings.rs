@@ -7,7 +7,7 @@ use convoy_gotemplate::{
 };
 use memchr::memmem;
 
-use super::arguments::{Outcome, int, string, text};
+use super::arguments::{ENTRY, Outcome, TEXT, int, string, text};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -302,9 +302,7 @@ pub(super) fn repeat(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
         .len()
         .checked_mul(count)
         .ok_or_else(|| FuncError::new("strings: Repeat output length overflow"))?;
-    if size > call.allocation_left() {
-        call.charge(size)?;
-    }
+    call.check_text(size)?;
     string(subject.repeat(count))
 }
 
@@ -340,10 +338,7 @@ pub(super) fn replace(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     if times == 0 {
         return string(subject);
     }
-    let size = new.len().saturating_mul(times);
-    if size > call.allocation_left() {
-        call.charge(size)?;
-    }
+    call.check_text(new.len().saturating_mul(times).saturating_add(subject.len()))?;
     string(replace_all(&subject, &old, &new))
 }
 
@@ -352,9 +347,7 @@ pub(super) fn indented(call: &mut Call<'_, '_>, spaces: i64, subject: &[u8]) -> 
     let spaces = usize::try_from(spaces).map_err(|_| FuncError::new("strings: negative Repeat count"))?;
     let lines = memchr::memchr_iter(b'\n', subject).count() + 1;
     let size = spaces.saturating_mul(lines).saturating_add(subject.len());
-    if size > call.allocation_left() {
-        call.charge(size)?;
-    }
+    call.check_text(size)?;
     let mut out = Vec::with_capacity(size + 1);
     for line in subject.split_inclusive(|b| *b == b'\n') {
         out.resize(out.len() + spaces, b' ');
@@ -392,6 +385,18 @@ pub(super) fn plural(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     string(if int(args, 2) == 1 { text(args, 0) } else { text(args, 1) })
 }
 
+/// What the parts of a text take at most, before they are made.
+fn charge_parts(
+    call: &mut Call<'_, '_>,
+    subject: &[u8],
+    separator: &[u8],
+    each: usize,
+) -> Result<(), FuncError> {
+    let most =
+        if separator.is_empty() { subject.len() } else { memmem::find_iter(subject, separator).count() + 1 };
+    call.charge(most.saturating_mul(each).saturating_add(subject.len()))
+}
+
 /// Go's `strings.SplitN`.
 fn split_n(subject: &[u8], separator: &[u8], count: i64) -> Vec<Str> {
     if count == 0 {
@@ -423,8 +428,8 @@ fn split_n(subject: &[u8], separator: &[u8], count: i64) -> Vec<Str> {
 }
 
 pub(super) fn split_list(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    charge_parts(call, &text(args, 1), &text(args, 0), TEXT)?;
     let parts = split_n(&text(args, 1), &text(args, 0), -1);
-    call.charge(parts.len() * 16)?;
     Ok(Value::List(List::strings(parts)))
 }
 
@@ -438,14 +443,14 @@ fn numbered(parts: Vec<Str>) -> Outcome {
 }
 
 pub(super) fn split(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    charge_parts(call, &text(args, 1), &text(args, 0), TEXT + ENTRY)?;
     let parts = split_n(&text(args, 1), &text(args, 0), -1);
-    call.charge(parts.len() * 32)?;
     numbered(parts)
 }
 
 pub(super) fn splitn(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    charge_parts(call, &text(args, 2), &text(args, 0), TEXT + ENTRY)?;
     let parts = split_n(&text(args, 2), &text(args, 0), int(args, 1));
-    call.charge(parts.len() * 32)?;
     numbered(parts)
 }
 
@@ -458,7 +463,7 @@ pub(super) fn wrap(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 pub(super) fn wrap_with(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let (separator, subject) = (text(args, 1), text(args, 2));
     let breaks = subject.len() / usize::try_from(int(args, 0).max(1)).unwrap_or(1);
-    call.charge(breaks.saturating_mul(separator.len()))?;
+    call.check_text(breaks.saturating_mul(separator.len()))?;
     let separator = if separator.is_empty() { b"\n" } else { &separator[..] };
     string(wrapped(&subject, int(args, 0), separator, true))
 }

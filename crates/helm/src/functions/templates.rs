@@ -10,6 +10,10 @@ type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
 // Helm's bound on how often one name may be on the way at a time.
 const MAX_INCLUDES: u32 = 1_000;
+/// Texts of `tpl` that are kept parsed.
+const MAX_PARSED: usize = 1_000;
+/// Bytes of a parsed template for each byte of an action, at most.
+const TREE: usize = 40;
 
 pub(super) fn include(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let name = text(args, 0);
@@ -38,10 +42,16 @@ pub(super) fn tpl(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let parsed = match known {
         Some(parsed) => parsed,
         None => {
+            // Its tree is larger than the text.
+            call.charge(source.len() + actions(&source).saturating_mul(TREE))?;
             let parsed = parse("gotpl", &source, functions()).map_err(|error| {
                 FuncError::new(format!("cannot parse template {}: {error}", quoted(&source)))
             })?;
-            context(call)?.parsed.insert(source.clone(), parsed.clone());
+            let known = &mut context(call)?.parsed;
+            if known.len() >= MAX_PARSED {
+                known.clear();
+            }
+            known.insert(source.clone(), parsed.clone());
             parsed
         }
     };
@@ -49,6 +59,19 @@ pub(super) fn tpl(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
         error.wrap(|error| format!("error during tpl function execution for {}: {error}", quoted(&source)))
     })?;
     string(without_no_value(&output))
+}
+
+/// Bytes that stand between `{{` and `}}`, about.
+fn actions(source: &[u8]) -> usize {
+    let mut rest = source;
+    let mut bytes = 0;
+    while let Some(at) = memchr::memmem::find(rest, b"{{") {
+        rest = rest.get(at..).unwrap_or_default();
+        let end = memchr::memmem::find(rest, b"}}").map_or(rest.len(), |end| end + 2);
+        bytes += end;
+        rest = rest.get(end..).unwrap_or_default();
+    }
+    bytes
 }
 
 fn quoted(text: &[u8]) -> String {

@@ -1,11 +1,11 @@
 //! Values as text: `toString`, `quote` and what other functions need of it.
 
-use convoy_gotemplate::{Call, FuncError, List, Str, Value, quote as go_quote, sprint};
+use convoy_gotemplate::{Call, FuncError, Limit, List, Str, Value, quote as go_quote, sprint};
 
-use super::arguments::{Outcome, any, string};
+use super::arguments::{Outcome, TEXT, any, string};
 
 /// Sprig's `strval`: strings as they are, bytes as text, everything else as `%v` prints it.
-pub(super) fn strval(call: &Call<'_, '_>, value: &Value) -> Result<Str, FuncError> {
+pub(super) fn strval(call: &mut Call<'_, '_>, value: &Value) -> Result<Str, FuncError> {
     match value {
         Value::String(text) | Value::Bytes(text) => Ok(text.clone()),
         other => plain(call, other),
@@ -13,11 +13,15 @@ pub(super) fn strval(call: &Call<'_, '_>, value: &Value) -> Result<Str, FuncErro
 }
 
 /// `%v` of a value.
-pub(super) fn plain(call: &Call<'_, '_>, value: &Value) -> Result<Str, FuncError> {
+pub(super) fn plain(call: &mut Call<'_, '_>, value: &Value) -> Result<Str, FuncError> {
     if let Value::String(text) = value {
         return Ok(text.clone());
     }
-    sprint(std::slice::from_ref(value), call.allocation_left()).map(Str::from).map_err(FuncError::limit)
+    let (left, full) = call.text_left();
+    let text = sprint(std::slice::from_ref(value), left)
+        .map_err(|limit| FuncError::limit(if limit == Limit::Allocated { full } else { limit }))?;
+    call.charge(text.len())?;
+    Ok(text.into())
 }
 
 pub(super) fn to_string(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
@@ -30,7 +34,9 @@ pub(super) fn quote(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
         if !out.is_empty() {
             out.push(b' ');
         }
-        out.extend_from_slice(&go_quote(&strval(call, value)?));
+        let text = strval(call, value)?;
+        call.check_text(out.len() + text.len())?;
+        out.extend_from_slice(&go_quote(&text));
     }
     string(out)
 }
@@ -41,8 +47,10 @@ pub(super) fn squote(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
         if !out.is_empty() {
             out.push(b' ');
         }
+        let text = plain(call, value)?;
+        call.check_text(out.len() + text.len())?;
         out.push(b'\'');
-        out.extend_from_slice(&plain(call, value)?);
+        out.extend_from_slice(&text);
         out.push(b'\'');
     }
     string(out)
@@ -50,14 +58,24 @@ pub(super) fn squote(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn cat(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     let mut parts = Vec::with_capacity(args.len());
+    let mut size = 0;
     for value in args.iter().filter(|v| !v.is_nil()) {
-        parts.push(plain(call, value)?);
+        let text = plain(call, value)?;
+        size += text.len() + 1;
+        call.check_text(size)?;
+        parts.push(text);
     }
     string(parts.join(&b' '))
 }
 
 /// Sprig's `strslice`: the elements of a list as strings, without nils; one string for a scalar.
-pub(super) fn strings(call: &Call<'_, '_>, value: &Value) -> Result<Vec<Str>, FuncError> {
+pub(super) fn strings(call: &mut Call<'_, '_>, value: &Value) -> Result<Vec<Str>, FuncError> {
+    let count = match value {
+        Value::List(list) => list.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 1,
+    };
+    call.charge(count.saturating_mul(TEXT))?;
     match value {
         Value::List(list) => list.to_vec().iter().filter(|v| !v.is_nil()).map(|v| strval(call, v)).collect(),
         Value::Bytes(bytes) => bytes.iter().map(|b| strval(call, &Value::Uint8(*b))).collect(),
@@ -80,6 +98,6 @@ pub(super) fn join(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     let separator = super::arguments::text(args, 0);
     let parts = strings(call, &any(args, 1))?;
     let size: usize = parts.iter().map(|p| p.len() + separator.len()).sum();
-    call.charge(size)?;
+    call.check_text(size)?;
     string(parts.join(&separator[..]))
 }

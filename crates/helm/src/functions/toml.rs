@@ -4,6 +4,7 @@ use convoy_gotemplate::{Call, Elem, FuncError, Limit, List, Map, Value, format_f
 
 use super::arguments::{Outcome, any, string, text};
 use super::json::{Plain, plain, utf8};
+use super::room::{Room, charge_reading};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -76,7 +77,13 @@ impl Writer {
         self.out.extend(std::iter::repeat_n("  ", path.len().saturating_sub(1)));
     }
 
-    fn entries(&mut self, path: &[String], entries: Vec<(String, Value)>) -> Result<(), FuncError> {
+    fn entries(
+        &mut self,
+        path: &[String],
+        entries: Vec<(String, Value)>,
+        room: &mut Room<'_, '_, '_>,
+    ) -> Result<(), FuncError> {
+        room.check(self.out.len())?;
         if path.len() > MAX_NESTING {
             return Err(FuncError::limit(Limit::Nesting));
         }
@@ -94,18 +101,18 @@ impl Writer {
                 }
                 self.indent(&own);
                 self.out.push_str(&format!("[{}]\n", dotted(&own)));
-                self.entries(&own, entries)?;
+                self.entries(&own, entries, room)?;
             } else if let Some(items) = tables(&value) {
                 for entries in items {
                     self.newline();
                     self.indent(&own);
                     self.out.push_str(&format!("[[{}]]\n", dotted(&own)));
-                    self.entries(&own, entries)?;
+                    self.entries(&own, entries, room)?;
                 }
             } else {
                 self.indent(&own);
                 let key = own.last().map(|key| bare(key)).unwrap_or_default();
-                let element = element(&value, 0)?;
+                let element = element(&value, 0, room)?;
                 self.out.push_str(&format!("{key} = {element}\n"));
             }
         }
@@ -113,14 +120,18 @@ impl Writer {
     }
 }
 
-fn element(value: &Value, depth: usize) -> Result<String, FuncError> {
+fn element(value: &Value, depth: usize, room: &mut Room<'_, '_, '_>) -> Result<String, FuncError> {
     if depth > MAX_NESTING {
         return Err(FuncError::limit(Limit::Nesting));
     }
     if let Some(entries) = table(value) {
         let mut parts = Vec::new();
+        let mut size = 0;
         for (key, value) in entries.iter().filter(|(_, value)| !value.is_any_nil()) {
-            parts.push(format!("{} = {}", bare(key), element(value, depth + 1)?));
+            let part = format!("{} = {}", bare(key), element(value, depth + 1, room)?);
+            size += part.len();
+            room.check(size)?;
+            parts.push(part);
         }
         return Ok(format!("{{{}}}", parts.join(", ")));
     }
@@ -143,11 +154,15 @@ fn element(value: &Value, depth: usize) -> Result<String, FuncError> {
         }
         Value::List(list) => {
             let mut parts = Vec::new();
+            let mut size = 0;
             for item in list.to_vec() {
                 if item.is_nil() {
                     return Err(FuncError::new("toml: cannot encode array with nil element"));
                 }
-                parts.push(element(&item, depth + 1)?);
+                let part = element(&item, depth + 1, room)?;
+                size += part.len() + 2;
+                room.check(size)?;
+                parts.push(part);
             }
             format!("[{}]", parts.join(", "))
         }
@@ -158,25 +173,26 @@ fn element(value: &Value, depth: usize) -> Result<String, FuncError> {
     })
 }
 
-fn encode(value: &Value) -> Result<String, FuncError> {
+fn encode(call: &mut Call<'_, '_>, value: &Value) -> Result<String, FuncError> {
+    let mut room = Room::of(call);
     let mut writer = Writer::default();
     match table(value) {
-        Some(entries) => writer.entries(&[], entries)?,
+        Some(entries) => writer.entries(&[], entries, &mut room)?,
         None if value.is_any_nil() => {}
         None => return Err(FuncError::new("toml: top-level values must be Go maps or structs")),
     }
     Ok(writer.out)
 }
 
-pub(super) fn to_toml(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    match encode(&any(args, 0)) {
+pub(super) fn to_toml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    match encode(call, &any(args, 0)) {
         Err(error) if error.reached_limit().is_none() => string(error.to_string()),
         other => string(other?),
     }
 }
 
-pub(super) fn must_to_toml(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    string(encode(&any(args, 0))?)
+pub(super) fn must_to_toml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    string(encode(call, &any(args, 0))?)
 }
 
 fn convert(value: toml::Value, depth: usize) -> Result<Value, String> {
@@ -224,7 +240,9 @@ fn decode(text: &str) -> Result<Value, String> {
 
 pub(super) fn from_toml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let source = text(args, 0);
-    call.charge(source.len())?;
+    // Its reader is slow, and cannot be stopped.
+    call.check_text(source.len().saturating_mul(8))?;
+    charge_reading(call, &source)?;
     Ok(match decode(&utf8(&source)) {
         Ok(value) => value,
         Err(error) => Value::map([("Error", Value::from(error))]),

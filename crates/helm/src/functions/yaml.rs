@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 
-use convoy_gotemplate::{Call, FuncError, Limit, Map, Str, Value};
+use convoy_gotemplate::{Call, FuncError, Limit, MAX_NESTING, Map, Str, Value};
 use convoy_yaml::{Build, Emitter, Options, natural_order};
 
 use super::arguments::{Outcome, any, string, text};
 use super::json::{Plain, plain, utf8};
 use super::json_read::{Shape, fit};
+use super::room::{Room, charge_reading};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
-
-const MAX_NESTING: usize = 1_000;
 
 /// A template value that is built while YAML is read. Numbers are `float64`, as after Go's way through JSON.
 #[derive(Debug)]
@@ -47,16 +46,16 @@ impl Build for Built {
 
 /// [`to_text`] of a value that always has one.
 pub(crate) fn yaml_text(value: &Value) -> String {
-    to_text(value).unwrap_or_default()
+    to_text(value, &mut Room::endless()).unwrap_or_default()
 }
 
 /// Writes a value as `sigs.k8s.io/yaml.Marshal` does, without the last line feed.
 ///
 /// # Errors
 /// Go's error, or nesting.
-pub(super) fn to_text(value: &Value) -> Result<String, FuncError> {
+fn to_text(value: &Value, room: &mut Room<'_, '_, '_>) -> Result<String, FuncError> {
     let mut emitter = Emitter::new();
-    write(&mut emitter, value, 0)?;
+    write(&mut emitter, value, 0, room)?;
     let mut text = emitter.finish();
     if text.ends_with('\n') {
         text.pop();
@@ -68,14 +67,20 @@ fn unwritable(error: &convoy_yaml::WriteError) -> FuncError {
     FuncError::new(error.to_string())
 }
 
-fn write(out: &mut Emitter, value: &Value, depth: usize) -> Result<(), FuncError> {
+fn write(
+    out: &mut Emitter,
+    value: &Value,
+    depth: usize,
+    room: &mut Room<'_, '_, '_>,
+) -> Result<(), FuncError> {
+    room.check(out.written())?;
     if depth > MAX_NESTING {
         return Err(FuncError::limit(Limit::Nesting));
     }
     match plain(value) {
         Plain::Null => out.null(),
         Plain::Text(text) => out.json_string(&text).map_err(|e| unwritable(&e))?,
-        Plain::Map(entries) => write_map(out, entries, depth)?,
+        Plain::Map(entries) => write_map(out, entries, depth, room)?,
         Plain::Other => match value {
             Value::Bool(truth) => out.boolean(*truth),
             Value::Int(i) | Value::Int64(i) => out.integer(*i),
@@ -98,27 +103,32 @@ fn write(out: &mut Emitter, value: &Value, depth: usize) -> Result<(), FuncError
                 let items = list.to_vec();
                 out.sequence(items.is_empty());
                 for item in &items {
-                    write(out, item, depth + 1)?;
+                    write(out, item, depth + 1, room)?;
                 }
                 if !items.is_empty() {
                     out.end();
                 }
             }
-            Value::Map(map) => write_map(out, map.entries(), depth)?,
+            Value::Map(map) => write_map(out, map.entries(), depth, room)?,
             Value::Nil | Value::Bytes(_) | Value::Object(_) => out.null(),
         },
     }
     Ok(())
 }
 
-fn write_map(out: &mut Emitter, entries: Vec<(Str, Value)>, depth: usize) -> Result<(), FuncError> {
+fn write_map(
+    out: &mut Emitter,
+    entries: Vec<(Str, Value)>,
+    depth: usize,
+    room: &mut Room<'_, '_, '_>,
+) -> Result<(), FuncError> {
     let mut entries: Vec<(String, Value)> =
         entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
     entries.sort_by(|a, b| natural_order(&a.0, &b.0));
     out.mapping(entries.is_empty());
     for (key, value) in &entries {
         out.json_key(key).map_err(|e| unwritable(&e))?;
-        write(out, value, depth + 1)?;
+        write(out, value, depth + 1, room)?;
     }
     if !entries.is_empty() {
         out.end();
@@ -126,19 +136,22 @@ fn write_map(out: &mut Emitter, entries: Vec<(Str, Value)>, depth: usize) -> Res
     Ok(())
 }
 
-pub(super) fn to_yaml(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    match to_text(&any(args, 0)) {
+pub(super) fn to_yaml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    match to_text(&any(args, 0), &mut Room::of(call)) {
         Err(error) if error.reached_limit().is_none() => string(""),
         other => string(other?),
     }
 }
 
-pub(super) fn must_to_yaml(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    string(to_text(&any(args, 0))?)
+pub(super) fn must_to_yaml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    string(to_text(&any(args, 0), &mut Room::of(call))?)
 }
 
-fn read(source: &[u8], shape: Shape) -> Result<Value, String> {
-    let built: Built = convoy_yaml::read(source, Options::default())
+/// After so many steps the deadline is looked at.
+const LOOKED_AT: u64 = 1 << 10;
+
+fn read(call: &Call<'_, '_>, source: &[u8], shape: Shape) -> Result<Value, String> {
+    let built: Built = convoy_yaml::read_unless(source, Options::default(), &|| call.is_stopped())
         .map_err(|error| format!("error converting YAML to JSON: {error}"))?;
     match (&built.0, shape) {
         // What holds no value leaves Go's map or slice as it was made.
@@ -150,16 +163,20 @@ fn read(source: &[u8], shape: Shape) -> Result<Value, String> {
 }
 
 pub(super) fn from_yaml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(text(args, 0).len())?;
-    Ok(match read(&text(args, 0), Shape::Map) {
+    charge_reading(call, &text(args, 0))?;
+    let read = read(call, &text(args, 0), Shape::Map);
+    call.steps(LOOKED_AT)?;
+    Ok(match read {
         Ok(value) => value,
         Err(error) => Value::map([("Error", Value::from(error))]),
     })
 }
 
 pub(super) fn from_yaml_array(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(text(args, 0).len())?;
-    Ok(match read(&text(args, 0), Shape::List) {
+    charge_reading(call, &text(args, 0))?;
+    let read = read(call, &text(args, 0), Shape::List);
+    call.steps(LOOKED_AT)?;
+    Ok(match read {
         Ok(value) => value,
         Err(error) => Value::list(vec![Value::from(error)]),
     })

@@ -6,14 +6,15 @@ use convoy_yaml::{Emitter, natural_order};
 
 use super::arguments::{Outcome, any, string};
 use super::json::{Plain, plain, utf8};
+use super::room::Room;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
 const MAX_NESTING: usize = 500;
 
-pub(super) fn to_yaml_pretty(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn to_yaml_pretty(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut out = String::new();
-    write(&mut out, &any(args, 0), 0, Place::Start)?;
+    write(&mut out, &any(args, 0), 0, Place::Start, &mut Room::of(call))?;
     string(out.trim_end_matches('\n'))
 }
 
@@ -30,7 +31,14 @@ fn spaces(out: &mut String, count: usize) {
 }
 
 // Writes a node whose lines start at `indent`, with the line feed after it.
-fn write(out: &mut String, value: &Value, indent: usize, place: Place) -> Result<(), FuncError> {
+fn write(
+    out: &mut String,
+    value: &Value,
+    indent: usize,
+    place: Place,
+    room: &mut Room<'_, '_, '_>,
+) -> Result<(), FuncError> {
+    room.check(out.len())?;
     if indent / 2 > MAX_NESTING {
         return Err(FuncError::limit(Limit::Nesting));
     }
@@ -40,7 +48,7 @@ fn write(out: &mut String, value: &Value, indent: usize, place: Place) -> Result
         _ => None,
     };
     if let Some(entries) = entries {
-        return mapping(out, entries, indent, place);
+        return mapping(out, entries, indent, place, room);
     }
     if let Value::List(list) = value
         && !list.is_nil()
@@ -56,7 +64,7 @@ fn write(out: &mut String, value: &Value, indent: usize, place: Place) -> Result
                 spaces(out, indent);
             }
             out.push('-');
-            write(out, item, indent + 2, Place::Dash)?;
+            write(out, item, indent + 2, Place::Dash, room)?;
         }
         return Ok(());
     }
@@ -81,6 +89,7 @@ fn mapping(
     entries: Vec<(Str, Value)>,
     indent: usize,
     place: Place,
+    room: &mut Room<'_, '_, '_>,
 ) -> Result<(), FuncError> {
     let mut entries: Vec<(String, Value)> =
         entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
@@ -96,7 +105,7 @@ fn mapping(
         }
         out.push_str(&one_line(|emitter| emitter.string(key)));
         out.push(':');
-        write(out, value, indent + 2, Place::Key)?;
+        write(out, value, indent + 2, Place::Key, room)?;
     }
     Ok(())
 }

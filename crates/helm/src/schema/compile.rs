@@ -4,8 +4,7 @@
 use super::format::Format;
 use super::uri::{decode, encode, escape, join, scheme, split, unescape};
 use super::{instance, validate};
-use crate::functions::compile_pattern;
-use regex::bytes::Regex;
+use crate::functions::{SizedRegex, compile_pattern};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -15,6 +14,8 @@ pub(super) type Id = usize;
 
 /// More schemas than this in one document and what it refers to are refused.
 const MAX_SCHEMAS: usize = 200_000;
+/// What all patterns of a schema may take, compiled.
+const MAX_REGEX_BYTES: usize = 16 << 20;
 
 /// A schema with everything that it leads to.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ pub(super) struct Schema {
     pub(super) required: Vec<String>,
     pub(super) property_names: Option<Id>,
     pub(super) properties: BTreeMap<String, Id>,
-    pub(super) pattern_properties: Vec<(Regex, Id)>,
+    pub(super) pattern_properties: Vec<(SizedRegex, Id)>,
     pub(super) additional_properties: Option<Additional>,
     pub(super) dependencies: BTreeMap<String, Dependency>,
     pub(super) dependent_required: BTreeMap<String, Vec<String>>,
@@ -96,7 +97,7 @@ pub(super) struct Schema {
     pub(super) unevaluated_items: Option<Id>,
     pub(super) min_length: Option<usize>,
     pub(super) max_length: Option<usize>,
-    pub(super) pattern: Option<(Regex, String)>,
+    pub(super) pattern: Option<(SizedRegex, String)>,
     pub(super) maximum: Option<Json>,
     pub(super) minimum: Option<Json>,
     pub(super) exclusive_maximum: Option<Json>,
@@ -240,6 +241,7 @@ struct Compiler {
     ids: HashMap<(String, String), Id>,
     /// Metaschemas hold strings to their formats in every draft.
     assert_format: bool,
+    regex_bytes: usize,
 }
 
 impl Compiled {
@@ -260,6 +262,7 @@ impl Compiler {
             places: Vec::new(),
             ids: HashMap::new(),
             assert_format,
+            regex_bytes: 0,
         };
         compiler.add(address, json)?;
         let root = compiler.enqueue(address, "");
@@ -571,7 +574,7 @@ fn hold_to_metaschema(
 ) -> Result<(), String> {
     let draft = document.resource(pointer).map_or(2020, |resource| resource.draft);
     match METASCHEMAS.get(&draft) {
-        Some(Ok(meta)) => validate::validate(meta, schema).map_err(|text| {
+        Some(Ok(meta)) => validate::validate(meta, schema, &|| false).map_err(|text| {
             format!("{:?} is not valid against metaschema: {text}", location(address, pointer))
         }),
         Some(Err(error)) => Err(error.clone()),
@@ -670,7 +673,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn validation(&self, s: &mut Schema) -> Result<(), String> {
+    fn validation(&mut self, s: &mut Schema) -> Result<(), String> {
         s.types = match self.object.get("type") {
             Some(Json::String(name)) => instance::bit_of(name),
             Some(Json::Array(names)) => {
@@ -698,8 +701,8 @@ impl Reader<'_> {
         }
         s.min_length = self.count("minLength");
         s.max_length = self.count("maxLength");
-        if let Some(pattern) = self.text("pattern") {
-            s.pattern = Some((self.regex(pattern, "pattern")?, pattern.to_owned()));
+        if let Some(pattern) = self.text("pattern").map(str::to_owned) {
+            s.pattern = Some((self.regex(&pattern, "pattern")?, pattern));
         }
         s.min_items = self.count("minItems");
         s.max_items = self.count("maxItems");
@@ -715,11 +718,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn regex(&self, pattern: &str, keyword: &str) -> Result<Regex, String> {
-        compile_pattern(pattern).map_err(|error| {
+    fn regex(&mut self, pattern: &str, keyword: &str) -> Result<SizedRegex, String> {
+        let regex = compile_pattern(pattern).map_err(|error| {
             let place = format!("{}/{keyword}", location(self.address, self.pointer));
             format!("invalid regex {pattern:?} at {place:?}: {error}")
-        })
+        })?;
+        self.compiler.regex_bytes += regex.size;
+        if self.compiler.regex_bytes > MAX_REGEX_BYTES {
+            return Err(format!(
+                "its patterns take more than {MAX_REGEX_BYTES} bytes: make them shorter or fewer"
+            ));
+        }
+        Ok(regex)
     }
 
     fn below(&mut self, path: &str) -> Id {

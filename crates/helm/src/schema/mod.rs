@@ -48,15 +48,19 @@ impl CompiledSchema {
     }
 }
 
-pub(crate) fn validate(node: &Node<'_>, values: &Map) -> Result<(), SchemaError> {
+pub(crate) fn validate(
+    node: &Node<'_>,
+    values: &Map,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), SchemaError> {
     let mut details = String::new();
-    validate_node(node, values, &mut details);
+    validate_node(node, values, &mut details, is_stopped);
     if details.is_empty() { Ok(()) } else { Err(SchemaError { details }) }
 }
 
-fn validate_node(node: &Node<'_>, values: &Map, details: &mut String) {
+fn validate_node(node: &Node<'_>, values: &Map, details: &mut String, is_stopped: &dyn Fn() -> bool) {
     if let Some(schema) = &node.chart.schema
-        && let Err(text) = validate_one(node.chart.compiled_schema.of(schema), values)
+        && let Err(text) = validate_one(node.chart.compiled_schema.of(schema), values, is_stopped)
     {
         let _ = write!(details, "{}:\n{text}", node.metadata.name);
     }
@@ -64,7 +68,7 @@ fn validate_node(node: &Node<'_>, values: &Map, details: &mut String) {
         let name = &child.metadata.name;
         match values.get(name.as_bytes()) {
             None | Some(Value::Nil) => {}
-            Some(Value::Map(values)) => validate_node(child, &values, details),
+            Some(Value::Map(values)) => validate_node(child, &values, details, is_stopped),
             Some(other) => {
                 let found = other.type_name();
                 let _ =
@@ -74,10 +78,14 @@ fn validate_node(node: &Node<'_>, values: &Map, details: &mut String) {
     }
 }
 
-fn validate_one(schema: &Result<Compiled, String>, values: &Map) -> Result<(), String> {
+fn validate_one(
+    schema: &Result<Compiled, String>,
+    values: &Map,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), String> {
     let schema = schema.as_ref().map_err(Clone::clone)?;
     let values = to_json(&Value::Map(values.clone()), 0);
-    schema.validate(&values).map_err(|text| {
+    schema.validate(&values, is_stopped).map_err(|text| {
         let start = format!("jsonschema validation failed with '{ADDRESS}#'\n");
         format!("{}\n", text.strip_prefix(&start).unwrap_or(&text))
     })

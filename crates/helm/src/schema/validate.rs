@@ -1,5 +1,7 @@
 //! A value held to a schema, keyword by keyword in Helm's order.
 
+use crate::functions::SizedRegex;
+
 use super::compile::{Additional, Compiled, Dependency, Id, Items, Schema};
 use super::instance::{self, INTEGER};
 use super::uri::escape;
@@ -20,8 +22,8 @@ impl Compiled {
     ///
     /// # Errors
     /// The list of violations.
-    pub(super) fn validate(&self, value: &Json) -> Result<(), String> {
-        validate(self, value)
+    pub(super) fn validate(&self, value: &Json, is_stopped: &dyn Fn() -> bool) -> Result<(), String> {
+        validate(self, value, is_stopped)
     }
 }
 
@@ -29,13 +31,19 @@ impl Compiled {
 ///
 /// # Errors
 /// The list of violations.
-pub(super) fn validate(compiled: &Compiled, value: &Json) -> Result<(), String> {
-    let run = Run { compiled, steps: Cell::new(0), is_exhausted: Cell::new(false) };
+pub(super) fn validate(
+    compiled: &Compiled,
+    value: &Json,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), String> {
+    let run = Run { compiled, is_stopped, steps: Cell::new(0), is_exhausted: Cell::new(false) };
     let Some(root) = run.schema(compiled.root) else { return Ok(()) };
     let scope = Scope { schema: compiled.root, keyword: "", value: 0, depth: 0, parent: None };
     let result = run.check(&Place { value, path: &Path::Root, scope: &scope, is_quiet: false }, false);
     if run.is_exhausted.get() {
-        return Err("the schema takes too many steps to check".to_owned());
+        return Err(format!(
+            "the schema takes too many steps to check: at most {MAX_STEPS}, and references at most {MAX_DEPTH} deep; make it simpler"
+        ));
     }
     match result {
         Ok(_) => Ok(()),
@@ -52,6 +60,7 @@ fn parts(violation: Violation) -> Vec<Violation> {
 
 struct Run<'c> {
     compiled: &'c Compiled,
+    is_stopped: &'c dyn Fn() -> bool,
     steps: Cell<u64>,
     is_exhausted: Cell<bool>,
 }
@@ -177,7 +186,8 @@ impl<'c> Run<'c> {
             violations: Vec::new(),
         };
         self.steps.set(self.steps.get() + 1);
-        if self.steps.get() > MAX_STEPS || place.scope.depth > MAX_DEPTH {
+        let is_stopped = self.steps.get() % 1_024 == 0 && (self.is_stopped)();
+        if is_stopped || self.steps.get() > MAX_STEPS || place.scope.depth > MAX_DEPTH {
             self.is_exhausted.set(true);
             return Err(state.violation(String::new));
         }
@@ -204,7 +214,7 @@ impl<'c> Run<'c> {
         match place.value {
             Json::Object(entries) => self.object(&mut state, entries),
             Json::Array(items) => self.array(&mut state, items),
-            Json::String(text) => string(&mut state, text),
+            Json::String(text) => string(self, &mut state, text),
             Json::Number(_) => numeric(&mut state),
             Json::Null | Json::Bool(_) => {}
         }
@@ -389,7 +399,7 @@ impl<'c> Run<'c> {
                 state.violations.extend(result.err());
             }
             for (pattern, schema) in &s.pattern_properties {
-                if pattern.is_match(name.as_bytes()) {
+                if self.matches(pattern, name) {
                     is_evaluated = true;
                     let result = self.key(state, *schema, value, name);
                     state.violations.extend(result.err());
@@ -503,6 +513,16 @@ impl<'c> Run<'c> {
             let most = count(most);
             state.add(|| format!("max {most} items required to match contains schema, but {found}"));
         }
+    }
+
+    /// Whether a pattern is in a text, unless that takes too long.
+    fn matches(&self, pattern: &SizedRegex, text: &str) -> bool {
+        self.steps.set(self.steps.get() + pattern.work(text.len()) as u64 / 64);
+        if self.steps.get() > MAX_STEPS {
+            self.is_exhausted.set(true);
+            return true;
+        }
+        pattern.is_match(text.as_bytes())
     }
 
     /// The first item that was there before.
@@ -703,7 +723,7 @@ fn whole_value(state: &State<'_, '_>) -> Option<Violation> {
     None
 }
 
-fn string(state: &mut State<'_, '_>, text: &str) {
+fn string(run: &Run<'_>, state: &mut State<'_, '_>, text: &str) {
     let s = state.schema;
     let length = if s.min_length.is_some() || s.max_length.is_some() { text.chars().count() } else { 0 };
     if let Some(least) = s.min_length.filter(|least| length < *least) {
@@ -713,7 +733,7 @@ fn string(state: &mut State<'_, '_>, text: &str) {
         state.add(|| format!("maxLength: got {}, want {}", count(length), count(most)));
     }
     if let Some((regex, pattern)) = &s.pattern
-        && !regex.is_match(text.as_bytes())
+        && !run.matches(regex, text)
     {
         state.add(|| format!("{} does not match pattern {}", quoted(text), quoted(pattern)));
     }
