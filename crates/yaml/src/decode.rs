@@ -80,7 +80,7 @@ impl<'t, 'a> Decoder<'t, 'a> {
         const LOW: usize = 400_000;
         const HIGH: usize = 4_000_000;
         self.decoded += 1;
-        if self.decoded % ASKED_AFTER == 0 && (self.stopped)() {
+        if self.decoded.is_multiple_of(ASKED_AFTER) && (self.stopped)() {
             return Err(Error::Stopped);
         }
         if self.open_aliases.is_empty() {

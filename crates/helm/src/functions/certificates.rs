@@ -25,7 +25,7 @@ type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 const KEY_BITS: usize = 2048;
 const EXPONENT: u32 = 65_537;
 // Finding a key costs as much as so many commands, roughly.
-const KEY_STEPS: u64 = 500_000;
+const KEY_STEPS: u64 = 200_000;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// What `genCA` and the others give: `.Cert` and `.Key`, both PEM.
@@ -347,7 +347,7 @@ pub(super) fn gen_private_key(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome 
     let kind = text(args, 0);
     match &kind[..] {
         b"" | b"rsa" => {
-            call.steps(4 * KEY_STEPS)?;
+            call.steps(7 * KEY_STEPS)?;
             string(rsa_key(&new_rsa(call, 2 * KEY_BITS)?)?.pem)
         }
         b"ed25519" => {

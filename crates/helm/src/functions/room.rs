@@ -36,9 +36,14 @@ impl<'a, 'c, 'r> Room<'a, 'c, 'r> {
 
 /// Counts what the values in a text may take, by the characters that stand between values.
 pub(super) fn charge_reading(call: &mut Call<'_, '_>, text: &[u8]) -> Result<(), FuncError> {
-    const EACH: usize = 120;
+    // While it is read, and what stays of it.
+    const TREE: usize = 120;
+    const STAYS: usize = 40;
     call.check_text(text.len())?;
     let is_between = |byte: &u8| matches!(byte, b'\n' | b':' | b',' | b'[' | b'{' | b'-' | b'=' | b'.');
     let values = text.iter().filter(|byte| is_between(byte)).count();
-    call.charge(text.len() + values * EACH)
+    if values.saturating_mul(TREE) > call.allocation_left() {
+        return Err(FuncError::limit(Limit::Allocated));
+    }
+    call.charge(text.len() + values * STAYS)
 }

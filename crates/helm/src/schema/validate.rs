@@ -186,7 +186,7 @@ impl<'c> Run<'c> {
             violations: Vec::new(),
         };
         self.steps.set(self.steps.get() + 1);
-        let is_stopped = self.steps.get() % 1_024 == 0 && (self.is_stopped)();
+        let is_stopped = self.steps.get().is_multiple_of(1_024) && (self.is_stopped)();
         if is_stopped || self.steps.get() > MAX_STEPS || place.scope.depth > MAX_DEPTH {
             self.is_exhausted.set(true);
             return Err(state.violation(String::new));
