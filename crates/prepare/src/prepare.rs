@@ -1,6 +1,7 @@
 //! From a source to a bundle.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,8 +58,8 @@ pub struct Resolved {
     pub path: String,
 }
 
-/// Renderings at a time, with the artifacts that they read: more would only take memory.
-const RENDERINGS: usize = 16;
+/// Renderings at a time, with the artifacts that they read, at least: more than there are processors would only take memory.
+const LEAST_RENDERINGS: usize = 4;
 
 /// Prepares Releases. Bundles are kept in memory by all that they depend on, with what they were rendered from.
 #[derive(Debug)]
@@ -99,7 +100,9 @@ impl Preparer {
             host,
             store,
             clock,
-            slots: Semaphore::new(RENDERINGS),
+            slots: Semaphore::new(
+                std::thread::available_parallelism().map_or(0, NonZeroUsize::get).max(LEAST_RENDERINGS),
+            ),
             ready: Mutex::new(Recent::new(BUNDLES)),
             artifacts: Mutex::new(Recent::new(ARTIFACTS)),
             charts: Arc::new(Charts::new(CHART_BYTES)),

@@ -1,6 +1,6 @@
 //! Where each Release has inventories.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use convoy_api::ReleaseInventory;
 use convoy_runtime::{Change, Sharded as _, StoreKey};
@@ -19,8 +19,8 @@ pub(crate) struct Place {
 /// of all.
 #[derive(Debug, Default)]
 pub(crate) struct InventoryIndex {
-    /// By Release, then by the inventory's name.
-    by_release: RwLock<HashMap<StoreKey, BTreeMap<String, Place>>>,
+    /// By Release, with the inventories' names. Hardly any has more than one.
+    by_release: RwLock<HashMap<StoreKey, Vec<(String, Place)>>>,
 }
 
 /// The Release of an inventory.
@@ -46,7 +46,7 @@ impl InventoryIndex {
         if let Some(old) = &change.old {
             let release = release_of(old);
             if let Some(parts) = by_release.get_mut(&release) {
-                parts.remove(&change.key.name);
+                parts.retain(|(name, _)| *name != change.key.name);
                 if parts.is_empty() {
                     by_release.remove(&release);
                 }
@@ -54,14 +54,19 @@ impl InventoryIndex {
         }
         if let Some(new) = &change.new {
             let place = Place { cluster: cluster_of(new), uid: new.spec.release_ref.uid.clone() };
-            by_release.entry(release_of(new)).or_default().insert(change.key.name.clone(), place);
+            let parts = by_release.entry(release_of(new)).or_default();
+            parts.retain(|(name, _)| *name != change.key.name);
+            parts.push((change.key.name.clone(), place));
         }
     }
 
     /// Where the Release of this name has inventories, also those of earlier Releases of the name.
     pub(crate) fn places(&self, release: &StoreKey) -> BTreeSet<Place> {
         let by_release = self.by_release.read();
-        by_release.get(release).map(|parts| parts.values().cloned().collect()).unwrap_or_default()
+        by_release
+            .get(release)
+            .map(|parts| parts.iter().map(|(_, place)| place.clone()).collect())
+            .unwrap_or_default()
     }
 }
 

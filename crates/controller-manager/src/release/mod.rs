@@ -83,7 +83,7 @@ pub(crate) struct Memory {
     /// The uid that all this is about.
     uid: String,
     /// The status that was written last, and the resourceVersion it got; the store may not show it yet.
-    pub(crate) status: Option<(String, ReleaseStatus)>,
+    pub(crate) status: Option<Box<(String, ReleaseStatus)>>,
     /// What was tried in vain, and until when not to try it again.
     hold: Option<decide::Hold>,
     /// Drift that was corrected.
@@ -146,7 +146,7 @@ impl Releases {
         let mut all = self.memory.lock();
         let Some(memory) = all.get_mut(look.key).filter(is_of) else { return Memory::default() };
         // What the store shows is not kept twice.
-        memory.status.take_if(|(version, _)| !status::is_shown_older(look.release, version));
+        memory.status.take_if(|written| !status::is_shown_older(look.release, &written.0));
         memory.clone()
     }
 

@@ -131,7 +131,7 @@ impl Releases {
             Err(stopped) => return Ok(Err(stopped)),
         };
         let memory = self.recall(look);
-        let known = status::known(release, memory.status.as_ref());
+        let known = status::known(release, memory.status.as_deref());
         let is_forced = failure::is_forced(release, &known);
         let (mut status, _) = failure::renewed(release, &known);
         let desired = self.desired(look, &connected).await;
@@ -593,7 +593,7 @@ impl Releases {
     /// Until the status has to say anew that the Release was looked at: a look in between, which an event
     /// brought, does not put that off.
     fn until_look_is_due(&self, look: Look<'_>) -> Duration {
-        let known = status::known(look.release, self.recall(look).status.as_ref());
+        let known = status::known(look.release, self.recall(look).status.as_deref());
         status::look_is_due(look.release, known.controller.as_ref(), self.clock.now())
     }
 

@@ -163,7 +163,7 @@ impl Releases {
     /// Writes the status when it says something new, and an event when people should know.
     pub(super) async fn write_status(&self, look: Look<'_>, reached: &Reached) -> Result<(), HostError> {
         let Look { key, release, ownership } = look;
-        let old = status::known(release, self.recall(look).status.as_ref());
+        let old = status::known(release, self.recall(look).status.as_deref());
         let now = self.clock.now();
         let mut new = status::next(release, &old, reached, &self.writer(&**ownership), now);
         let generation = release.metadata.generation.unwrap_or_default();
@@ -174,7 +174,7 @@ impl Releases {
         }
         let written = self.host.writer.apply_status::<Release>(&**ownership, key, look.uid(), &fields).await;
         let version = written?;
-        self.remember(look, |memory| memory.status = Some((version, new.clone())));
+        self.remember(look, |memory| memory.status = Some(Box::new((version, new.clone()))));
         if let (_, Some(refused)) = failure::renewed(release, &old) {
             let event = (EventKind::Warning, reason::ROLLBACK_FAILED, refused.as_str());
             self.host.writer.event(&**ownership, release, event, now).await;
