@@ -37,7 +37,7 @@ pub struct ClusterSpec {
     /// Namespaces whose Releases may name this Cluster from elsewhere, by their labels; an empty selector lets all.
     /// Default: only Releases of the Cluster's own namespace may name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed_namespaces: Option<NamespaceSelector>,
+    pub allowed_namespaces: Option<Selector>,
 }
 
 /// A Cluster, as a Release names it.
@@ -61,23 +61,23 @@ impl ClusterReference {
     }
 }
 
-/// A choice of namespaces by their labels; all parts have to hold. An empty one chooses all namespaces.
+/// A choice by labels; all parts have to hold. An empty one chooses all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NamespaceSelector {
+pub struct Selector {
     /// Labels with these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// What else holds of the labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 32))]
-    pub match_expressions: Vec<NamespaceRequirement>,
+    pub match_expressions: Vec<SelectorRequirement>,
 }
 
 /// What holds of one label.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NamespaceRequirement {
+pub struct SelectorRequirement {
     /// The label.
     #[schemars(length(min = 1, max = 317))]
     pub key: String,
@@ -103,10 +103,10 @@ pub enum SelectorOperator {
     DoesNotExist,
 }
 
-impl NamespaceSelector {
-    /// Whether a namespace with these labels is chosen.
+impl Selector {
+    /// Whether what has these labels is chosen.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let holds = |requirement: &NamespaceRequirement| {
+        let holds = |requirement: &SelectorRequirement| {
             let value = labels.get(&requirement.key);
             let is_in = || value.is_some_and(|value| requirement.values.contains(value));
             match requirement.operator {

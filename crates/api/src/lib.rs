@@ -13,6 +13,7 @@ mod artifact;
 mod cluster;
 mod condition;
 mod delivery;
+mod drift;
 mod duration;
 mod git_repository;
 mod helm_registry;
@@ -28,12 +29,16 @@ mod schema;
 pub use artifact::{Artifact, tree_digest};
 pub use cluster::{
     Cluster, ClusterLimits, ClusterReference, ClusterSpec, ClusterStatus, KubeconfigSource,
-    NamespaceRequirement, NamespaceSelector, SecretKeyReference, SelectorOperator,
+    SecretKeyReference, Selector, SelectorOperator, SelectorRequirement,
 };
 pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
 };
 pub use delivery::{DeliveryProgress, HookEvent, HookRun, HookState, Operation};
+pub use drift::{
+    DriftMode, DriftPolicy, DriftedObject, IgnoreRule, IgnoreTarget, MAX_DRIFTED_OBJECTS, pointer_fault,
+    pointer_segments,
+};
 pub use duration::{Duration, ParseDurationError};
 pub use git_repository::{
     ArtifactStatus, GitReference, GitRepository, GitRepositorySpec, GitRepositoryStatus, LocalReference,
@@ -46,10 +51,10 @@ pub use preview::{
     PreviewAction, PreviewChange, PreviewCounts, PreviewObject, PreviewProblem, PreviewStep, ReleasePreview,
 };
 pub use release::{
-    ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, DriftMode, DriftPolicy, Entropy, FailureAction,
-    FailurePolicy, FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender,
-    OciSource, Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus,
-    RollbackStatus, ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,
+    ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, Entropy, FailureAction, FailurePolicy,
+    FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender, OciSource, Outcome,
+    PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus, RollbackStatus,
+    ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,

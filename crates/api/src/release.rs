@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::cluster::ClusterReference;
 use crate::condition::Condition;
+use crate::drift::{DriftMode, DriftPolicy, DriftedObject, IgnoreRule};
 use crate::duration::Duration;
 use crate::git_repository::LocalReference;
 use crate::object::kind;
@@ -334,25 +335,6 @@ pub enum DeletionPolicy {
     Orphan,
 }
 
-/// What is done about objects that were changed on the target.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DriftPolicy {
-    /// Correct applies again, Report only says so in the status. Default: Correct.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<DriftMode>,
-}
-
-/// What is done about an object that was changed on the target.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum DriftMode {
-    /// It is applied again.
-    #[default]
-    Correct,
-    /// The status says so.
-    Report,
-}
-
 /// Why a namespace that convoy creates may not have a label; none when it may.
 ///
 /// Whoever may create a Release is not thereby whoever may say what a namespace's pods are allowed: of the labels with
@@ -454,6 +436,11 @@ impl ReleaseSpec {
     pub fn drift_mode(&self) -> DriftMode {
         self.drift.as_ref().and_then(|drift| drift.mode).unwrap_or_default()
     }
+
+    /// What of objects is left as it is on the target.
+    pub fn ignore_rules(&self) -> &[IgnoreRule] {
+        self.drift.as_ref().map_or(&[], |drift| &drift.ignore)
+    }
 }
 
 /// What convoy last saw and did for a Release.
@@ -486,6 +473,10 @@ pub struct ReleaseStatus {
     /// bundleDigest, the observer has not seen all that was applied. Written by the observer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_bundle_digest: Option<String>,
+    /// The objects that were changed on the target, the first 20 of them. Written by the observer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub drifted_objects: Vec<DriftedObject>,
     /// Names of the ReleaseInventories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use convoy_plan::{Apply, Fate, Live, ObjectKey, ObjectRef, Plan, Stage};
+use convoy_api::field_manager;
+use convoy_plan::{Apply, Fate, LeftAlone, Live, ObjectKey, ObjectRef, Plan, Stage};
 use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -20,6 +21,9 @@ const FRESH_KIND_TRIES: u32 = 20;
 const FRESH_KIND_PAUSE: Duration = Duration::from_millis(250);
 /// How often an object that changes while it is to be replaced is looked at again.
 const REPLACE_TRIES: u32 = 4;
+/// How often an object of which something is left alone is looked at again because it changed meanwhile: its controllers
+/// may be about to write to it.
+const LEFT_ALONE_TRIES: u32 = 8;
 const FIRST_RECREATE_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a plan is applied.
@@ -239,7 +243,8 @@ async fn apply_existing(
     if apply.take_over {
         take_over(target, apply).await?;
     }
-    let object = of_uid(apply);
+    let left = apply.left.as_ref().filter(|_| !apply.uid.is_empty());
+    let mut looks_left = LEFT_ALONE_TRIES;
     let mut tries_left = if is_fresh { FRESH_KIND_TRIES } else { 0 };
     loop {
         if apply.replace && !apply.uid.is_empty() {
@@ -249,7 +254,15 @@ async fn apply_existing(
                 Err(error) => return Err(error),
             }
         }
+        let object = match left {
+            Some(left) => Cow::Owned(around(target, apply, left).await?),
+            None => of_uid(apply),
+        };
         match target.apply(&apply.target, &object, options.force).await {
+            // It changed since it was looked at: what is left alone may be something else.
+            Err(error) if left.is_some() && error.class == Class::Precondition && looks_left > 0 => {
+                looks_left -= 1;
+            }
             Err(error) if error.class == Class::KindUnknown && tries_left > 0 => {
                 tries_left -= 1;
                 tokio::time::sleep(FRESH_KIND_PAUSE).await;
@@ -290,14 +303,45 @@ async fn take_over(target: &Target, apply: &Apply) -> Result<(), RequestError> {
     }
 }
 
+/// What is sent of an object that is there and of which something is left alone. It names the version that was looked
+/// at, so that nothing is taken back that another writes meanwhile.
+async fn around(target: &Target, apply: &Apply, left: &LeftAlone) -> Result<Value, RequestError> {
+    let live = whole(target, apply).await?;
+    let mut object = left.applied(&apply.object, &live, field_manager::TARGET);
+    object["metadata"]["uid"] = live["metadata"]["uid"].clone();
+    object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    Ok(object)
+}
+
+/// The object that an apply is of, with all its fields.
+async fn whole(target: &Target, apply: &Apply) -> Result<Value, RequestError> {
+    let gone = || RequestError::new(Class::UidMismatch, "it was deleted, or made anew, meanwhile".to_owned());
+    match target.get(&apply.target.path(), Some(&apply.target)).await {
+        Ok(live) if live["metadata"]["uid"] == apply.uid.as_str() => Ok(live),
+        Ok(_) => Err(gone()),
+        Err(error) if matches!(error.class, Class::NotFound | Class::NamespaceMissing) => Err(gone()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Replaces what others added. The server-side apply that follows makes the fields convoy's own.
 async fn replace(target: &Target, apply: &Apply) -> Result<(), RequestError> {
     let mut tries_left = REPLACE_TRIES;
     loop {
-        let live = meant(target, apply).await?;
         let mut object = apply.object.clone();
-        object["metadata"]["uid"] = live.uid.into();
-        object["metadata"]["resourceVersion"] = live.resource_version.into();
+        match &apply.left {
+            Some(left) => {
+                let live = whole(target, apply).await?;
+                object = left.replaced(&object, &live);
+                object["metadata"]["uid"] = live["metadata"]["uid"].clone();
+                object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+            }
+            None => {
+                let live = meant(target, apply).await?;
+                object["metadata"]["uid"] = live.uid.into();
+                object["metadata"]["resourceVersion"] = live.resource_version.into();
+            }
+        }
         match target.replace(&apply.target, &object).await {
             // It changed since: look again.
             Err(error) if error.class == Class::Precondition && tries_left > 0 => tries_left -= 1,

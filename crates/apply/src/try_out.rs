@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use convoy_api::field_manager;
 use convoy_plan::{Apply, ApplyReason, Changes, Kinds, Mask, ObjectKey, Plan, Stage, Tried};
 use futures::StreamExt as _;
 
@@ -153,6 +154,10 @@ async fn asked(
         return Ok(None);
     }
     let live = target.get(&at.path(), Some(at)).await?;
+    let object = match &apply.left {
+        Some(left) => left.applied(&object, &live, field_manager::TARGET),
+        None => object.into_owned(),
+    };
     let after = target.dry_run(at, &object, how).await?;
     Ok(Some(Tried::Taken(Changes::between(&live, &after, options.mask))))
 }

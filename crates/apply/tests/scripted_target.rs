@@ -12,8 +12,8 @@ use convoy_apply::{
     WritePermit, apply_waves, prune,
 };
 use convoy_plan::{
-    Entry, Fate, Input, Kinds, LateWrites, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered, plan,
-    stage_of,
+    Entry, Fate, Input, Kinds, LateWrites, LeftAlone, ObjectKey, Plan, Policy, Prune, ReleaseId, Rendered,
+    plan, stage_of,
 };
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -157,6 +157,43 @@ async fn a_replica_that_lost_the_cluster_sends_no_write_and_says_so() {
     assert_eq!((report.failures.len(), report.not_tried), (1, 1));
     assert_eq!(script.asked(), Vec::<String>::new());
     assert_eq!(target.requests().writes(), 0);
+}
+
+/// The value that an ignored field has when it is written is the one that it had when it was looked at: what another
+/// writes in between is a conflict, and it is looked at again.
+#[tokio::test]
+async fn what_is_left_alone_is_sent_as_it_is_and_never_as_it_was() {
+    let live = |version: &str, value: &str| {
+        let managers = json!([{
+            "manager": "convoy", "operation": "Apply", "fieldsV1": {"f:data": {"f:left": {}}},
+        }]);
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"left": value},
+            "metadata": {"name": "a", "namespace": "web", "uid": "u", "resourceVersion": version, "managedFields": managers},
+        })
+    };
+    let at = format!("{MAPS}/a");
+    let script = Script::default()
+        .on(&format!("GET {at}"), 200, live("7", "first"))
+        .on(&format!("GET {at}"), 200, live("8", "second"))
+        .on(&format!("PATCH {at}"), 409, status("the object has been modified"))
+        .on(&format!("PATCH {at}"), 200, taken());
+    let mut plan = plan_after(&[entry_of(key("ConfigMap", "web", "a"), true)], false, &[("web", "a")]);
+    let rule = convoy_api::IgnoreRule { paths: vec!["/data/left".to_owned()], ..Default::default() };
+    let apply = &mut plan.waves[0].applies[0];
+    apply.object["data"] = json!({"left": "of the source", "own": "1"});
+    apply.left = LeftAlone::of(&[rule], &apply.target.key, &BTreeMap::new());
+    let report = carry_out(&script, &plan).await;
+    assert!(report.is_success(), "{report:?}");
+    assert_eq!(script.asked(), ["GET", "PATCH", "GET", "PATCH"].map(|verb| format!("{verb} {at}")));
+    let sent: Vec<Value> = script.asked.lock().iter().map(|(_, body)| body.clone()).collect();
+    for (body, version, value) in [(&sent[1], "7", "first"), (&sent[3], "8", "second")] {
+        assert_eq!(body["data"], json!({"left": value, "own": "1"}));
+        assert_eq!(
+            (&body["metadata"]["resourceVersion"], &body["metadata"]["uid"]),
+            (&json!(version), &json!("u"))
+        );
+    }
 }
 
 #[tokio::test]

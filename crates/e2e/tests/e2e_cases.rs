@@ -7,85 +7,20 @@
     reason = "helpers of tests fail by panicking, and make objects as others do"
 )]
 
+#[path = "support/places.rs"]
+mod places;
 mod support;
 
 use std::time::Duration;
 
-use convoy_e2e::Convoy;
-use convoy_runtime::{ProcessIdentity, host_client};
 use convoy_testkit::{ControlPlane, Options};
-use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use support::{NAMESPACE, World, api_of, condition, until};
-
-/// A target: the kube-apiserver of the world, or a sandbox.
-struct Place {
-    cluster: &'static str,
-    client: Client,
-    _sandbox: Option<Convoy>,
-}
-
-impl Place {
-    fn api(
-        &self,
-        api_version: &str,
-        kind: &str,
-        plural: &str,
-        namespace: Option<&str>,
-    ) -> Api<DynamicObject> {
-        api_of(&self.client, (api_version, kind, plural), namespace)
-    }
-
-    fn maps(&self, namespace: &str) -> Api<DynamicObject> {
-        self.api("v1", "ConfigMap", "configmaps", Some(namespace))
-    }
-
-    fn deployments(&self) -> Api<DynamicObject> {
-        self.api("apps/v1", "Deployment", "deployments", Some("web"))
-    }
-
-    async fn text(&self, namespace: &str, name: &str) -> Value {
-        let found = self.maps(namespace).get_opt(name).await.unwrap();
-        found.map_or(Value::Null, |found| found.data["data"].clone())
-    }
-
-    fn release(&self, more: Value) -> Value {
-        let mut spec = json!({
-            "clusterRef": {"name": self.cluster}, "targetNamespace": "web", "createNamespace": true,
-            "apply": {"wait": false},
-        });
-        for (field, value) in more.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        spec
-    }
-}
-
-fn here(world: &World) -> Place {
-    Place { cluster: "here", client: world.client.clone(), _sandbox: None }
-}
+use places::{Place, deployment, here, map};
+use support::{NAMESPACE, World, condition, until};
 
 impl World {
-    /// Adds a Cluster with this kubeconfig.
-    async fn cluster(&self, name: &str, kubeconfig: &str) {
-        let secret = json!({"metadata": {"name": name}, "stringData": {"kubeconfig": kubeconfig}});
-        self.create("v1", "Secret", "secrets", secret).await;
-        let spec = json!({"kubeconfig": {"secretRef": {"name": name}}});
-        self.convoy("Cluster", json!({"metadata": {"name": name}, "spec": spec})).await;
-    }
-
-    async fn sandbox(&self) -> Place {
-        let folder = self.folder.path().join("targets");
-        let sandbox = Convoy::start(&["sandbox", "--dir", folder.to_str().unwrap()]).unwrap();
-        let kubeconfig = folder.join("cluster-1.kubeconfig");
-        let identity = ProcessIdentity { process: "test", replica_id: "test".to_owned() };
-        let client = host_client(Some(&kubeconfig), &identity).await.unwrap();
-        self.cluster("sandbox", &std::fs::read_to_string(&kubeconfig).unwrap()).await;
-        Place { cluster: "sandbox", client, _sandbox: Some(sandbox) }
-    }
-
     /// Writes of the controller-manager into a namespace of the kube-apiserver.
     fn writes_into(&self, namespace: &str) -> Vec<String> {
         let within = format!("/namespaces/{namespace}/");
@@ -95,16 +30,6 @@ impl World {
         });
         all
     }
-}
-
-fn deployment(name: &str, replicas: &str, container: &str, more: &str) -> String {
-    format!(
-        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n{replicas}  selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}}}\n    spec:\n{more}      containers:\n      - {{name: web, image: \"registry.example/web:1\"{container}}}\n"
-    )
-}
-
-fn map(name: &str, value: &str) -> String {
-    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{value: {value:?}}}\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
 use crate::model::{Model, WatchedKind};
+use crate::seen::Rules;
 use crate::watches::{KindWatch, describe};
 
 /// How long changes are gathered before a Release is judged: an inventory that names what was just applied
@@ -43,6 +44,8 @@ pub(crate) struct State {
     held: OwnedShards,
     models: HashMap<StoreKey, Arc<Mutex<Model>>>,
     connections: HashMap<StoreKey, Connection>,
+    /// What Releases leave alone; those that leave nothing alone are missing.
+    rules: HashMap<StoreKey, Arc<Rules>>,
     /// Inventories by cluster and Release.
     inventories: HashMap<(StoreKey, StoreKey), BTreeMap<StoreKey, Arc<ReleaseInventory>>>,
 }
@@ -155,6 +158,9 @@ impl Clusters {
         releases: &Store<Release>,
     ) {
         self.state.lock().held.insert(shard, epoch);
+        for release in releases.filter(|release| release.shard(&self.shards) == shard) {
+            self.set_rules(&store_key(&*release), Some(&release));
+        }
         for inventory in inventories.filter(|inventory| inventory.shard(&self.shards) == shard) {
             let key = store_key(&*inventory);
             let place = place(&key, &inventory);
@@ -167,6 +173,24 @@ impl Clusters {
         }
     }
 
+    /// Takes in what a Release leaves alone.
+    pub(crate) fn set_rules(&self, key: &StoreKey, release: Option<&Release>) {
+        let mut state = self.state.lock();
+        let rules = release.and_then(Rules::of_release);
+        if state.rules.get(key) == rules.as_ref() {
+            return;
+        }
+        match &rules {
+            Some(rules) => drop(state.rules.insert(key.clone(), Arc::clone(rules))),
+            None => drop(state.rules.remove(key)),
+        }
+        for (cluster, model) in &state.models {
+            if model.lock().set_rules(key, rules.as_ref()) {
+                self.queue.add(cluster.clone());
+            }
+        }
+    }
+
     /// Drops all that belongs to a shard: connections, watches, models, and work that waits.
     pub(crate) fn lost(&self, shard: u32) {
         let mut state = self.state.lock();
@@ -175,6 +199,9 @@ impl Clusters {
         state.inventories.retain(|(cluster, _), _| self.shard_of(cluster) != shard);
         let is_gone = |cluster: &StoreKey, _: &mut Arc<Mutex<Model>>| self.shard_of(cluster) == shard;
         let gone: Vec<_> = state.models.extract_if(is_gone).collect();
+        for (_, model) in &gone {
+            model.lock().releases().for_each(|release| drop(state.rules.remove(release)));
+        }
         drop(state);
         for (cluster, model) in gone {
             self.queue.remove(&cluster);
@@ -220,8 +247,10 @@ impl Clusters {
         }
         let model = Arc::clone(state.models.entry(cluster.clone()).or_default());
         let parts: Vec<&ReleaseInventory> = parts.iter().map(Arc::as_ref).collect();
+        let rules = state.rules.get(release).cloned();
         let mut model = model.lock();
-        let has_other_kinds = model.set_inventories(release, &parts, self.clock.monotonic());
+        let is_changed = model.set_inventories(release, &parts, self.clock.monotonic());
+        let has_other_kinds = model.set_rules(release, rules.as_ref()) || is_changed;
         if has_other_kinds || model.releases().next().is_none() {
             self.queue.add(cluster.clone());
         }
@@ -303,6 +332,9 @@ impl Clusters {
             return;
         }
         let Some(connection) = state.connections.get_mut(key) else { return };
+        let relists = model.lock().take_relists();
+        // A new watch lists; what the old one said stays until then.
+        connection.watches.retain(|kind, _| !relists.contains(kind));
         connection.watches.retain(|kind, watch| {
             let is_wanted = wanted.contains(kind);
             if !is_wanted {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use convoy_api::{InventoryEntry, ReleaseInventory};
 use convoy_runtime::StoreKey;
 
-use crate::seen::Seen;
+use crate::seen::{Owned, Rules, Seen};
 
 /// Versions of an object that are remembered: what convoy applied is often followed at once by writes of
 /// its controller, and an inventory tells of it only afterwards.
@@ -63,6 +63,10 @@ pub(crate) struct Model {
     owners: HashMap<(WatchedKind, ObjectName), Vec<StoreKey>>,
     /// How many entries of inventories name a kind.
     wanted: BTreeMap<WatchedKind, usize>,
+    /// What Releases leave alone; those that leave nothing alone are missing.
+    rules: BTreeMap<StoreKey, Arc<Rules>>,
+    /// Kinds that are to be listed anew: their objects were looked at with other rules.
+    relists: BTreeSet<WatchedKind>,
     /// Why the cluster cannot be reached at all.
     pub(crate) unreachable: Option<String>,
 }
@@ -89,12 +93,12 @@ pub(crate) struct Tracked {
 }
 
 /// What convoy's fields were when convoy had applied the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Baseline {
     /// The object was not seen yet.
     None,
     /// This.
-    Fields([u8; 32]),
+    Fields(Owned),
     /// It cannot be told, and somebody else wrote after convoy: the object is taken for changed until it
     /// is applied again, which changes nothing if it was not.
     Doubtful,
@@ -113,7 +117,7 @@ struct KindState {
 pub(crate) struct Live {
     pub(crate) seen: Seen,
     /// Older versions and the digests of convoy's fields in them; the newest last.
-    earlier: VecDeque<(String, [u8; 32])>,
+    earlier: VecDeque<(String, Owned)>,
 }
 
 /// What a watch shows of one object.
@@ -156,6 +160,7 @@ impl Model {
         let kinds_before = self.wanted.len();
         let mut has_new_kind = false;
         let mut delivered = Delivered::default();
+        let mut stale = BTreeSet::new();
         // What is gone is not wanted; its entry only stays in case that a late request makes it again. What a hook
         // made has had its time.
         let is_watched = |entry: &&InventoryEntry| !entry.gone && !entry.hook;
@@ -164,6 +169,10 @@ impl Model {
             let id = (kind, (entry.namespace.clone(), entry.name.clone()));
             let new = tracked(entry, now);
             let kept = old.objects.remove(&id);
+            let live = self.kinds.get(&id.0).and_then(|kind| kind.objects.get(&id.1));
+            if kept.is_none() && live.is_some_and(|live| live.seen.rules.is_none()) {
+                stale.insert(id.0.clone());
+            }
             if kept.is_none() {
                 has_new_kind |= !self.wanted.contains_key(&id.0);
                 *self.wanted.entry(id.0.clone()).or_default() += 1;
@@ -187,10 +196,16 @@ impl Model {
         if let (Some(only), 1, false) = (digests.first(), digests.len(), is_under_way) {
             (*only).clone_into(&mut delivered.bundle_digest);
         }
-        if !parts.is_empty() {
+        if parts.is_empty() {
+            self.rules.remove(release);
+        } else {
             self.releases.insert(release.clone(), delivered);
         }
-        has_new_kind || self.wanted.len() != kinds_before
+        // They came before it was known whose they are, and what that leaves alone.
+        if self.rules.contains_key(release) {
+            self.relists.extend(stale);
+        }
+        has_new_kind || self.wanted.len() != kinds_before || !self.relists.is_empty()
     }
 
     fn forget(&mut self, release: &StoreKey, id: &(WatchedKind, ObjectName)) {
@@ -237,7 +252,13 @@ impl Model {
     pub(crate) fn put(&mut self, kind: &WatchedKind, name: &ObjectName, seen: Seen) {
         let state = self.kinds.entry(kind.clone()).or_default();
         state.broken = None;
+        let mut is_looked_at_anew = false;
         let live = match state.objects.remove(name) {
+            // What other rules left alone compares with nothing.
+            Some(live) if live.seen.uid == seen.uid && live.seen.rules != seen.rules => {
+                is_looked_at_anew = true;
+                Live { seen, earlier: VecDeque::new() }
+            }
             Some(mut live) if live.seen.uid == seen.uid => {
                 let previous = std::mem::replace(&mut live.seen, seen);
                 live.earlier.push_back((previous.resource_version, previous.owned));
@@ -251,7 +272,8 @@ impl Model {
         let id = (kind.clone(), name.clone());
         for release in self.owners.get(&id).into_iter().flatten() {
             let tracked = self.releases.get_mut(release).and_then(|delivered| delivered.objects.get_mut(&id));
-            if let Some(tracked) = tracked.filter(|tracked| tracked.baseline == Baseline::None) {
+            let is_open = |tracked: &&mut Tracked| is_looked_at_anew || tracked.baseline == Baseline::None;
+            if let Some(tracked) = tracked.filter(is_open) {
                 tracked.baseline = live.baseline_of(tracked);
             }
         }
@@ -294,6 +316,45 @@ impl Model {
     pub(crate) fn releases_of_kind(&self, kind: &WatchedKind) -> Vec<StoreKey> {
         let has = |delivered: &Delivered| delivered.objects.keys().any(|(other, _)| other == kind);
         self.releases.iter().filter(|(_, delivered)| has(delivered)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Says what a Release leaves alone; true when kinds are to be listed anew for it.
+    pub(crate) fn set_rules(&mut self, release: &StoreKey, rules: Option<&Arc<Rules>>) -> bool {
+        if self.rules.get(release) == rules {
+            return false;
+        }
+        match rules.filter(|_| self.releases.contains_key(release)) {
+            Some(rules) => drop(self.rules.insert(release.clone(), Arc::clone(rules))),
+            None => drop(self.rules.remove(release)),
+        }
+        let objects = self.releases.get(release).into_iter().flat_map(|delivered| delivered.objects.keys());
+        let is_stale = |id: &&(WatchedKind, ObjectName)| {
+            let live = self.kinds.get(&id.0).and_then(|kind| kind.objects.get(&id.1));
+            live.is_some_and(|live| !self.is_seen_with_rules(&id.0, &id.1, &live.seen))
+        };
+        let stale: BTreeSet<WatchedKind> = objects.filter(is_stale).map(|(kind, _)| kind.clone()).collect();
+        let is_any = !stale.is_empty();
+        self.relists.extend(stale);
+        is_any
+    }
+
+    /// What is left alone of an object.
+    pub(crate) fn rules_of(&self, kind: &WatchedKind, name: &ObjectName) -> Option<Arc<Rules>> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let owners = self.owners.get(&(kind.clone(), name.clone()))?;
+        self.rules.get(owners.first()?).cloned()
+    }
+
+    /// Whether an object was looked at with the rules that its Release has now.
+    pub(crate) fn is_seen_with_rules(&self, kind: &WatchedKind, name: &ObjectName, seen: &Seen) -> bool {
+        self.rules_of(kind, name).map(|rules| rules.mark()) == seen.rules
+    }
+
+    /// The kinds that are to be listed anew; asked for once.
+    pub(crate) fn take_relists(&mut self) -> BTreeSet<WatchedKind> {
+        std::mem::take(&mut self.relists)
     }
 
     /// What the watch shows of a tracked object.
@@ -347,15 +408,15 @@ impl Live {
             return Baseline::None;
         }
         if self.seen.resource_version == tracked.resource_version {
-            return Baseline::Fields(self.seen.owned);
+            return Baseline::Fields(self.seen.owned.clone());
         }
         let earlier =
             self.earlier.iter().filter(|(version, _)| !tracked.is_before_apply(version)).collect::<Vec<_>>();
         match earlier.first() {
             // The version that was applied, or the one right after it.
-            Some((_, owned)) => Baseline::Fields(*owned),
+            Some((_, owned)) => Baseline::Fields(owned.clone()),
             None if self.seen.is_written_by_others => Baseline::Doubtful,
-            None => Baseline::Fields(self.seen.owned),
+            None => Baseline::Fields(self.seen.owned.clone()),
         }
     }
 }

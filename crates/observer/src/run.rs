@@ -107,6 +107,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
     let on_release = Arc::clone(&clusters);
     let (releases, feed_releases) = caches.watch::<Release, _>(move |change| {
         if change.cause == Cause::Object {
+            on_release.set_rules(&change.key, change.new.as_deref());
             on_release.releases.add_after(change.key.clone(), GATHER);
         }
     });
@@ -306,7 +307,7 @@ impl Judge {
         let verdict = self
             .clusters
             .model(&release.shard_key())
-            .and_then(|model| judge(&model.lock(), &key, self.clock.monotonic()));
+            .and_then(|model| judge(&model.lock(), &key, release.spec.drift_mode(), self.clock.monotonic()));
         let look_again =
             verdict.as_ref().and_then(|verdict| verdict.look_again).map_or(Next::Done, Next::After);
         let verdict = verdict.filter(|verdict| !verdict.is_premature);

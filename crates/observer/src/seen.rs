@@ -1,5 +1,9 @@
-use convoy_api::field_manager;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use convoy_api::{IgnoreRule, Release, field_manager};
 use convoy_health::{Health, health_of};
+use convoy_plan::{LeftAlone, ObjectKey, field_of, names_item, remove_field};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -13,33 +17,115 @@ pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) health: Health,
-    /// Digest of the fields that convoy owns, and of their values.
-    pub(crate) owned: [u8; 32],
+    pub(crate) owned: Owned,
     /// Somebody else wrote, other than to a subresource, after convoy last did.
     pub(crate) is_written_by_others: bool,
+    /// The field manager that wrote last after convoy did, also to the scale.
+    pub(crate) last_writer: Option<Box<str>>,
+    /// Which rules it was looked at with; none when there are none.
+    pub(crate) rules: Option<RulesMark>,
+}
+
+/// Tells rules apart.
+pub(crate) type RulesMark = [u8; 8];
+
+/// The fields that convoy owns and their values, but for what is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owned {
+    digest: [u8; 32],
+    /// Kept only where it matters who owns a field.
+    leaves: Option<Arc<Leaves>>,
+}
+
+/// Fields and values as short hashes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Leaves {
+    own: BTreeMap<u64, u64>,
+    /// The fields that those managers set whose fields are left alone.
+    left: BTreeSet<u64>,
+}
+
+impl Owned {
+    /// Whether something changed since `self` that is not left alone now.
+    pub(crate) fn is_changed(&self, now: &Owned) -> bool {
+        if self.digest == now.digest {
+            return false;
+        }
+        let (Some(before), Some(now)) = (&self.leaves, &now.leaves) else { return true };
+        let is_as = |all: &BTreeMap<u64, u64>, (field, value): (&u64, &u64)| all.get(field) == Some(value);
+        let is_left = |field: &u64| now.left.contains(field);
+        before.own.iter().any(|leaf| !is_as(&now.own, leaf) && !is_left(leaf.0))
+            || now.own.iter().any(|leaf| !is_as(&before.own, leaf) && !is_left(leaf.0))
+    }
+}
+
+/// Looks at a live object that nothing is left alone of.
+#[cfg(test)]
+pub(crate) fn look(object: &Value, now: Timestamp) -> Seen {
+    look_with(object, now, None)
 }
 
 /// Looks at a live object.
-pub(crate) fn look(object: &Value, now: Timestamp) -> Seen {
+pub(crate) fn look_with(object: &Value, now: Timestamp, rules: Option<&Rules>) -> Seen {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let managers = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let managers = managers.map(Vec::as_slice).unwrap_or_default();
     let (own, others): (Vec<_>, Vec<_>) = managers.iter().partition(|entry| is_convoys(entry));
+    let left = rules.and_then(|rules| rules.of(object, &own));
     let own_time = own.iter().filter_map(|entry| time(entry)).max();
-    let is_main =
-        |entry: &&&Value| entry.get("subresource").and_then(Value::as_str).unwrap_or_default().is_empty();
-    let others_time = others.iter().filter(is_main).filter_map(|entry| time(entry)).max();
+    let part =
+        |entry: &Value| entry.get("subresource").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let counts = |entry: &&&Value| left.as_ref().is_none_or(|left| writes_elsewhere(entry, object, left));
+    let others_time =
+        others.iter().filter(|entry| part(entry).is_empty()).filter(counts).filter_map(|e| time(e)).max();
+    let writers = others.iter().filter(|entry| matches!(part(entry).as_str(), "" | "scale")).filter(counts);
+    let last_writer = writers
+        .filter_map(|entry| Some((time(entry)?, entry.get("manager")?.as_str()?)))
+        .filter(|(time, _)| Some(*time) >= own_time)
+        .max_by_key(|(time, _)| *time)
+        .map(|(_, manager)| manager.into());
+    let own_fields = || own.iter().filter_map(|entry| entry.get("fieldsV1")?.as_object());
 
-    let mut hash = Sha256::new();
-    for fields in own.iter().filter_map(|entry| entry.get("fieldsV1")?.as_object()) {
-        digest_fields(fields, object, MAX_DEPTH, &mut hash);
-    }
+    let owned = match &left {
+        None => {
+            let mut hash = Sha256::new();
+            for fields in own_fields() {
+                digest_fields(fields, object, MAX_DEPTH, &mut hash);
+            }
+            Owned { digest: hash.finalize().into(), leaves: None }
+        }
+        Some(left) => {
+            let paths: Vec<&[String]> = left.paths().collect();
+            let mut leaves = Leaves::default();
+            for fields in own_fields() {
+                walk(fields, object, &paths, "", MAX_DEPTH, &mut |path, value| {
+                    leaves.own.insert(short(path), short(&value.map(Value::to_string).unwrap_or_default()));
+                });
+            }
+            let is_left = |entry: &&&Value| entry["manager"].as_str().is_some_and(|name| left.is_by(name));
+            for entry in others.iter().filter(is_left) {
+                let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else { continue };
+                walk(fields, object, &[], "", MAX_DEPTH, &mut |path, _| {
+                    leaves.left.insert(short(path));
+                });
+            }
+            let mut hash = Sha256::new();
+            for (field, value) in &leaves.own {
+                hash.update(field.to_be_bytes());
+                hash.update(value.to_be_bytes());
+            }
+            let leaves = left.has_managers().then(|| Arc::new(leaves));
+            Owned { digest: hash.finalize().into(), leaves }
+        }
+    };
     Seen {
         uid: text("/metadata/uid"),
         resource_version: text("/metadata/resourceVersion"),
         health: health_of(object, now),
-        owned: hash.finalize().into(),
+        owned,
         is_written_by_others: others_time > own_time,
+        last_writer,
+        rules: rules.map(Rules::mark),
     }
 }
 
@@ -52,15 +138,124 @@ fn time(entry: &Value) -> Option<Timestamp> {
     entry.get("time")?.as_str()?.parse().ok()
 }
 
+/// Whether an entry of managedFields names a field that is not left alone.
+fn writes_elsewhere(entry: &Value, object: &Value, left: &LeftAlone) -> bool {
+    if entry["manager"].as_str().is_some_and(|name| left.is_by(name)) {
+        return false;
+    }
+    let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else { return true };
+    let paths: Vec<&[String]> = left.paths().collect();
+    let mut is_elsewhere = false;
+    walk(fields, object, &paths, "", MAX_DEPTH, &mut |path, _| {
+        // That there is something around what is left alone says nothing.
+        is_elsewhere |= !path.ends_with("\0.");
+    });
+    is_elsewhere
+}
+
+/// Visits the fields of a set that no path names, with their values now. A field that a path names a part of is visited
+/// without that part.
+fn walk(
+    fields: &Map<String, Value>,
+    value: &Value,
+    paths: &[&[String]],
+    at: &str,
+    depth: usize,
+    visit: &mut impl FnMut(&str, Option<&Value>),
+) {
+    for (name, inner) in fields {
+        let child = field_of(value, name);
+        let below: Vec<&[String]> = paths
+            .iter()
+            .filter_map(|path| path.split_first())
+            .filter(|(part, _)| names(value, name, child, part))
+            .map(|(_, rest)| rest)
+            .collect();
+        if below.iter().any(|rest| rest.is_empty()) {
+            continue;
+        }
+        let at = format!("{at}\0{name}");
+        match inner.as_object() {
+            Some(inner) if !inner.is_empty() && depth > 0 => {
+                walk(inner, child.unwrap_or(&Value::Null), &below, &at, depth - 1, visit);
+            }
+            _ if name == "." => visit(&at, None),
+            _ if below.is_empty() => visit(&at, child),
+            _ => {
+                let mut rest = child.cloned().unwrap_or_default();
+                below.iter().for_each(|path| remove_field(&mut rest, path));
+                visit(&at, Some(&rest));
+            }
+        }
+    }
+}
+
+/// Whether a part of a path names the field or item that an element of a set does.
+fn names(value: &Value, element: &str, child: Option<&Value>, part: &str) -> bool {
+    if let Some(field) = element.strip_prefix("f:") {
+        return field == part;
+    }
+    let (Some(items), Some(child)) = (value.as_array(), child) else { return false };
+    let index = items.iter().position(|item| std::ptr::eq(item, child));
+    index.is_some_and(|index| names_item(part, index, child))
+}
+
+fn short(text: &str) -> u64 {
+    let mut first = [0; 8];
+    first.iter_mut().zip(Sha256::digest(text.as_bytes())).for_each(|(to, from)| *to = from);
+    u64::from_be_bytes(first)
+}
+
+/// The rules of one Release for what is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rules {
+    rules: Vec<IgnoreRule>,
+    mark: RulesMark,
+}
+
+impl Rules {
+    /// None when there are none.
+    pub(crate) fn of_release(release: &Release) -> Option<Arc<Self>> {
+        let rules = release.spec.ignore_rules().to_vec();
+        if rules.is_empty() {
+            return None;
+        }
+        let text = serde_json::to_string(&rules).unwrap_or_default();
+        Some(Arc::new(Self { mark: short(&text).to_be_bytes(), rules }))
+    }
+
+    pub(crate) fn mark(&self) -> RulesMark {
+        self.mark
+    }
+
+    /// What they say of an object. Its labels are those that convoy gave it: they are the source's.
+    fn of(&self, object: &Value, own: &[&Value]) -> Option<LeftAlone> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let key = ObjectKey {
+            group: text("/apiVersion").split_once('/').map_or("", |(group, _)| group).to_owned(),
+            kind: text("/kind").to_owned(),
+            namespace: text("/metadata/namespace").to_owned(),
+            name: text("/metadata/name").to_owned(),
+        };
+        let is_own = |name: &str| {
+            let labels = own.iter().filter_map(|entry| entry.pointer("/fieldsV1/f:metadata/f:labels"));
+            labels.filter_map(Value::as_object).any(|labels| labels.contains_key(&format!("f:{name}")))
+        };
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels
+            .filter(|(name, _)| is_own(name))
+            .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect();
+        LeftAlone::of(&self.rules, &key, &labels)
+    }
+}
+
 /// Digests a set of owned fields and the values that stand there now. A field that convoy lost to another
 /// manager is missing in the set; one that was changed under convoy's own name has another value.
-///
-/// The form of the set is Kubernetes' FieldsV1: keys `f:<field>`, `k:<keys of a list's item>`, `v:<value
-/// of a set's item>`, `i:<index>`, and `.` for the item itself.
 fn digest_fields(fields: &Map<String, Value>, value: &Value, depth: usize, hash: &mut Sha256) {
     for (name, inner) in fields {
         add(hash, name.as_bytes());
-        let child = child(value, name);
+        let child = field_of(value, name);
         match inner.as_object() {
             Some(inner) if !inner.is_empty() && depth > 0 => {
                 digest_fields(inner, child.unwrap_or(&Value::Null), depth - 1, hash);
@@ -76,26 +271,6 @@ fn digest_fields(fields: &Map<String, Value>, value: &Value, depth: usize, hash:
 fn add(hash: &mut Sha256, part: &[u8]) {
     hash.update((part.len() as u64).to_be_bytes());
     hash.update(part);
-}
-
-fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
-    let (sort, rest) = name.split_once(':')?;
-    match sort {
-        "f" => value.get(rest),
-        "i" => value.get(rest.parse::<usize>().ok()?),
-        "v" => {
-            let wanted: Value = serde_json::from_str(rest).ok()?;
-            value.as_array()?.iter().find(|item| **item == wanted)
-        }
-        "k" => {
-            let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
-            let has_keys = |item: &&Value| {
-                keys.iter().all(|(key, want)| item.get(key).is_none_or(|found| found == want))
-            };
-            value.as_array()?.iter().find(has_keys)
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -123,7 +298,7 @@ mod tests {
         })
     }
 
-    fn owned(object: &Value) -> [u8; 32] {
+    fn owned(object: &Value) -> Owned {
         look(object, now()).owned
     }
 
@@ -202,6 +377,78 @@ mod tests {
         }
     }
 
+    fn rules(paths: &[&str], managers: &[&str]) -> Arc<Rules> {
+        let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
+        let rule = IgnoreRule { target: None, paths: texts(paths), managers: texts(managers) };
+        let mut release = Release::default();
+        release.spec.drift = Some(convoy_api::DriftPolicy { mode: None, ignore: vec![rule] });
+        Rules::of_release(&release).unwrap()
+    }
+
+    #[test]
+    fn what_a_path_leaves_alone_does_not_show_whoever_owns_it() {
+        let rules = rules(&["/data/a"], &[]);
+        let look = |object: &Value| look_with(object, now(), Some(&rules));
+        let before = config_map();
+        let mut changed = before.clone();
+        changed["data"]["a"] = json!("theirs");
+        assert!(!look(&before).owned.is_changed(&look(&changed).owned));
+        // Another took it.
+        let fields = json!({"f:data": {"f:a": {}}});
+        let managers = changed["metadata"]["managedFields"].as_array_mut().unwrap();
+        managers[0]["fieldsV1"]["f:data"].as_object_mut().unwrap().remove("f:a");
+        managers.push(entry("hpa", "Update", "2026-11-01T11:00:00Z", &fields));
+        assert!(!look(&before).owned.is_changed(&look(&changed).owned));
+        assert!(!look(&changed).is_written_by_others);
+        assert_eq!(look(&changed).last_writer, None);
+        changed["data"]["b"] = json!("theirs");
+        assert!(look(&before).owned.is_changed(&look(&changed).owned));
+    }
+
+    #[test]
+    fn a_set_that_only_holds_what_is_left_alone_is_as_good_as_none() {
+        let rules = rules(&["/data/a"], &[]);
+        let look = |object: &Value| look_with(object, now(), Some(&rules)).owned;
+        let mut before = config_map();
+        before["metadata"]["managedFields"][0]["fieldsV1"] =
+            json!({"f:data": {"f:a": {}}, "f:metadata": {"f:labels": {"f:x": {}}}});
+        let mut after = before.clone();
+        after["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:metadata": {"f:labels": {"f:x": {}}}});
+        assert!(!look(&before).is_changed(&look(&after)));
+    }
+
+    #[test]
+    fn what_a_manager_set_does_not_show_while_it_is_that_managers() {
+        let rules = rules(&[], &["hpa"]);
+        let look = |object: &Value| look_with(object, now(), Some(&rules)).owned;
+        let before = config_map();
+        let mut after = before.clone();
+        after["data"]["a"] = json!("theirs");
+        let managers = after["metadata"]["managedFields"].as_array_mut().unwrap();
+        managers[0]["fieldsV1"]["f:data"].as_object_mut().unwrap().remove("f:a");
+        managers.push(entry("hpa", "Update", "2026-11-01T11:00:00Z", &json!({"f:data": {"f:a": {}}})));
+        assert!(!look(&before).is_changed(&look(&after)));
+        after["metadata"]["managedFields"][1]["manager"] = json!("somebody");
+        assert!(look(&before).is_changed(&look(&after)));
+        after["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+        assert!(look(&before).is_changed(&look(&after)), "nobody has it now");
+    }
+
+    #[test]
+    fn who_wrote_last_is_named() {
+        let mut object = config_map();
+        assert_eq!(look(&object, now()).last_writer, None);
+        let fields = json!({"f:data": {"f:a": {}}});
+        let managers = object["metadata"]["managedFields"].as_array_mut().unwrap();
+        managers.push(entry("early", "Update", "2026-11-01T09:00:00Z", &fields));
+        managers.push(entry("late", "Update", "2026-11-01T11:00:00Z", &fields));
+        managers.push(entry("later", "Update", "2026-11-01T11:30:00Z", &fields));
+        managers[3]["subresource"] = json!("scale");
+        managers.push(entry("latest", "Update", "2026-11-01T11:40:00Z", &fields));
+        managers[4]["subresource"] = json!("status");
+        assert_eq!(look(&object, now()).last_writer.as_deref(), Some("later"));
+    }
+
     #[test]
     fn an_object_of_any_shape_is_looked_at() {
         for object in [
@@ -211,6 +458,7 @@ mod tests {
             json!({"metadata": {"managedFields": [1, {"manager": "convoy", "operation": "Apply", "fieldsV1": {"k:{": {"v:": {}}, "x": 3}}]}}),
         ] {
             look(&object, now());
+            look_with(&object, now(), Some(&rules(&["/data/a", "/x/0"], &["hpa"])));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From a verdict to the status fields to write.
 
-use convoy_api::{Condition, Release, condition_type, find_condition, reason, set_condition};
+use convoy_api::{Condition, DriftMode, Release, condition_type, find_condition, reason, set_condition};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -37,22 +37,30 @@ pub(crate) fn patch(
         // It stays until the controller-manager takes it back: without it here, it would be removed.
         _ => said(condition_type::READY).filter(|_| ready_is_ours).cloned(),
     };
-    let (healthy, drifted, healthy_objects, digest) = match verdict {
+    let is_ignored = release.spec.drift_mode() == DriftMode::Ignore;
+    let (healthy, drifted, drifted_objects, healthy_objects, digest) = match verdict {
         Some(verdict) => (
             condition(&current.conditions, condition_type::HEALTHY, &verdict.healthy, generation, now),
-            condition(&current.conditions, condition_type::DRIFTED, &verdict.drifted, generation, now),
+            verdict.drifted.as_ref().and_then(|drifted| {
+                condition(&current.conditions, condition_type::DRIFTED, drifted, generation, now)
+            }),
+            verdict.drifted_objects.clone(),
             Some(i64::try_from(verdict.healthy_objects).unwrap_or(i64::MAX)),
             verdict.bundle_digest.clone(),
         ),
         None => (
             said(condition_type::HEALTHY).cloned(),
-            said(condition_type::DRIFTED).cloned(),
+            said(condition_type::DRIFTED).filter(|_| !is_ignored).cloned(),
+            if is_ignored { Vec::new() } else { current.drifted_objects.clone() },
             current.healthy_objects,
             current.observed_bundle_digest.clone(),
         ),
     };
     let conditions: Vec<Condition> = [healthy, drifted, ready].into_iter().flatten().collect();
-    let is_said = conditions.iter().all(|new| find_condition(&current.conditions, &new.type_) == Some(new));
+    let is_taken_back = is_ignored && said(condition_type::DRIFTED).is_some();
+    let is_said = !is_taken_back
+        && current.drifted_objects == drifted_objects
+        && conditions.iter().all(|new| find_condition(&current.conditions, &new.type_) == Some(new));
     let is_written_by_us = current.observer.as_ref().is_some_and(|by| {
         by.replica == writer.replica
             && by.shard == i64::from(writer.shard)
@@ -71,6 +79,9 @@ pub(crate) fn patch(
         "observer".to_owned(),
         json!({"replica": writer.replica, "shard": writer.shard, "epoch": writer.epoch}),
     );
+    if !drifted_objects.is_empty() {
+        status.insert("driftedObjects".to_owned(), json!(drifted_objects));
+    }
     if let Some(healthy_objects) = healthy_objects {
         status.insert("healthyObjects".to_owned(), json!(healthy_objects));
     }
@@ -110,7 +121,8 @@ mod tests {
         };
         Verdict {
             healthy: finding(true, "Healthy"),
-            drifted: finding(drifted, if drifted { "ChangedOnTarget" } else { "InSync" }),
+            drifted: Some(finding(drifted, if drifted { "ChangedOnTarget" } else { "InSync" })),
+            drifted_objects: Vec::new(),
             healthy_objects: 2,
             bundle_digest: bundle.map(str::to_owned),
             look_again: None,
@@ -160,6 +172,32 @@ mod tests {
         assert_eq!(unseen.get("observedBundleDigest"), None);
         for other in [Writer { replica: "obs-1".to_owned(), ..writer() }, Writer { epoch: 5, ..writer() }] {
             assert!(patch(&written, &verdict(false, Some("b1")), &other, 200).is_some());
+        }
+    }
+
+    #[test]
+    fn what_nobody_wants_to_know_is_taken_back_and_not_said_again() {
+        let object = json!({"kind": "ConfigMap", "name": "a", "manager": "hand"});
+        let drifted = json!({
+            "conditions": [
+                condition("Healthy", "True", "Healthy"), condition("Drifted", "True", "ChangedOnTarget"),
+            ],
+            "healthyObjects": 2, "observedBundleDigest": "b1", "driftedObjects": [object],
+            "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
+        });
+        let ignoring = |status: &Value| {
+            let mut release = release(status);
+            release.spec.drift =
+                Some(convoy_api::DriftPolicy { mode: Some(DriftMode::Ignore), ignore: Vec::new() });
+            release
+        };
+        let nothing = Verdict { drifted: None, ..verdict(false, Some("b1")) };
+        for verdict in [Some(&nothing), None] {
+            let patch = |status: &Value| super::patch(&ignoring(status), verdict, None, &writer(), at(200));
+            let said = patch(&drifted).map(Value::Object).unwrap();
+            assert_eq!(said["conditions"], json!([condition("Healthy", "True", "Healthy")]));
+            assert_eq!(said.get("driftedObjects"), None);
+            assert_eq!(patch(&said), None);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoy_api::{ConditionStatus, reason};
+use convoy_api::{ConditionStatus, DriftMode, DriftedObject, MAX_DRIFTED_OBJECTS, field_manager, reason};
 use convoy_health::{Health, State, summarize};
 use convoy_runtime::StoreKey;
 
@@ -15,7 +15,9 @@ const NAMED: usize = 5;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) healthy: Finding,
-    pub(crate) drifted: Finding,
+    /// None when nobody wants to know.
+    pub(crate) drifted: Option<Finding>,
+    pub(crate) drifted_objects: Vec<DriftedObject>,
     pub(crate) healthy_objects: usize,
     /// Set when all that this bundle holds was seen as it was applied, or after.
     pub(crate) bundle_digest: Option<String>,
@@ -38,13 +40,19 @@ pub(crate) struct Finding {
 struct Judged {
     name: String,
     health: Health,
-    drift: Option<&'static str>,
+    drift: Option<Drift>,
     /// The watch shows the object as it was applied, or later.
     is_seen: bool,
     /// Time alone will change this.
     is_waiting: bool,
     /// The watch has not shown enough to judge by.
     is_premature: bool,
+}
+
+/// How an object drifted.
+struct Drift {
+    what: &'static str,
+    object: DriftedObject,
 }
 
 impl Judged {
@@ -54,10 +62,11 @@ impl Judged {
 }
 
 /// Judges one Release; nothing when the cluster holds nothing of it.
-pub(crate) fn judge(model: &Model, release: &StoreKey, now: Duration) -> Option<Verdict> {
+pub(crate) fn judge(model: &Model, release: &StoreKey, mode: DriftMode, now: Duration) -> Option<Verdict> {
     let delivered = model.delivered(release)?;
+    let is_compared = mode != DriftMode::Ignore;
     if let Some(why) = &model.unreachable {
-        return Some(unreachable(why));
+        return Some(unreachable(why, is_compared));
     }
     let judged: Vec<Judged> =
         delivered.objects.iter().map(|(id, tracked)| judge_one(model, id, tracked, now)).collect();
@@ -65,7 +74,14 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, now: Duration) -> Option<
     let is_all_seen = judged.iter().all(|object| object.is_seen);
     Some(Verdict {
         healthy: healthy(&judged),
-        drifted: drifted(&judged),
+        drifted: is_compared.then(|| drifted(&judged)),
+        drifted_objects: match is_compared {
+            true => {
+                let drifts = judged.iter().filter_map(|object| Some(object.drift.as_ref()?.object.clone()));
+                drifts.take(MAX_DRIFTED_OBJECTS).collect()
+            }
+            false => Vec::new(),
+        },
         healthy_objects: judged.iter().filter(|object| object.health.state == State::Healthy).count(),
         bundle_digest: digest_of(delivered).filter(|_| is_all_seen),
         look_again,
@@ -77,7 +93,7 @@ fn digest_of(delivered: &Delivered) -> Option<String> {
     Some(delivered.bundle_digest.clone()).filter(|digest| !digest.is_empty())
 }
 
-fn unreachable(why: &str) -> Verdict {
+fn unreachable(why: &str, is_compared: bool) -> Verdict {
     let finding = || Finding {
         status: ConditionStatus::Unknown,
         reason: reason::CLUSTER_UNREACHABLE,
@@ -85,7 +101,8 @@ fn unreachable(why: &str) -> Verdict {
     };
     Verdict {
         healthy: finding(),
-        drifted: finding(),
+        drifted: is_compared.then(finding),
+        drifted_objects: Vec::new(),
         healthy_objects: 0,
         bundle_digest: None,
         look_again: None,
@@ -97,7 +114,17 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
     let (kind, object) = id;
     let (namespace, name) = object;
     let slash = if namespace.is_empty() { "" } else { "/" };
-    let judged = |health: Health, drift: Option<&'static str>, is_seen: bool, is_waiting: bool| Judged {
+    let drift = |what: &'static str, manager: Option<&str>| {
+        let object = DriftedObject {
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+            manager: manager.map(str::to_owned),
+        };
+        Some(Drift { what, object })
+    };
+    let judged = |health: Health, drift: Option<Drift>, is_seen: bool, is_waiting: bool| Judged {
         name: format!("{} {namespace}{slash}{name}", kind.kind),
         health,
         drift,
@@ -118,7 +145,7 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
         View::Absent if may_lag => {
             judged(Health::unknown("it was not seen yet"), None, false, true).premature()
         }
-        View::Absent => judged(Health::missing(), Some("was deleted"), true, false),
+        View::Absent => judged(Health::missing(), drift("was deleted", None), true, false),
         View::Present(seen) if !tracked.is_applied() => judged(seen.health.clone(), None, false, false),
         View::Present(seen)
             if may_lag && (seen.uid != tracked.uid || tracked.is_before_apply(&seen.resource_version)) =>
@@ -126,15 +153,21 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
             judged(Health::unknown("it was not seen as it was applied yet"), None, false, true).premature()
         }
         View::Present(seen) if seen.uid != tracked.uid => {
-            judged(seen.health.clone(), Some("was deleted and made again"), true, false)
+            judged(seen.health.clone(), drift("was deleted and made again", None), true, false)
+        }
+        // It is being listed anew.
+        View::Present(seen) if !model.is_seen_with_rules(kind, object, seen) => {
+            judged(seen.health.clone(), None, false, false).premature()
         }
         View::Present(seen) => {
-            let is_changed = match tracked.baseline {
+            let is_changed = match &tracked.baseline {
                 Baseline::None => false,
-                Baseline::Fields(owned) => owned != seen.owned,
+                Baseline::Fields(owned) => owned.is_changed(&seen.owned),
                 Baseline::Doubtful => true,
             };
-            judged(seen.health.clone(), is_changed.then_some("was changed"), true, false)
+            let writer = seen.last_writer.as_deref();
+            let change = is_changed.then(|| drift("was changed", writer)).flatten();
+            judged(seen.health.clone(), change, true, false)
         }
     }
 }
@@ -152,8 +185,14 @@ fn healthy(judged: &[Judged]) -> Finding {
 }
 
 fn drifted(judged: &[Judged]) -> Finding {
-    let mut changes: Vec<String> =
-        judged.iter().filter_map(|object| Some(format!("{} {}", object.name, object.drift?))).collect();
+    let in_words = |object: &Judged| {
+        let Drift { what, object: drifted } = object.drift.as_ref()?;
+        let by = drifted.manager.as_ref().map(|manager| {
+            format!(" by the field manager {manager:?} after {:?} applied it", field_manager::TARGET)
+        });
+        Some(format!("{} {what}{}", object.name, by.unwrap_or_default()))
+    };
+    let mut changes: Vec<String> = judged.iter().filter_map(in_words).collect();
     if !changes.is_empty() {
         let more = changes.len().saturating_sub(NAMED);
         changes.truncate(NAMED);

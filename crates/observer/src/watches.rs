@@ -131,7 +131,8 @@ impl KindWatch {
             fields.insert("apiVersion".to_owned(), resource.api_version.clone().into());
             fields.insert("kind".to_owned(), resource.kind.clone().into());
         }
-        let seen = seen::look(&value, self.clock.now());
+        let rules = self.model.lock().rules_of(&self.kind, &name);
+        let seen = seen::look_with(&value, self.clock.now(), rules.as_deref());
         self.model.lock().put(&self.kind, &name, seen);
         self.tell(&name);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use convoy_api::{annotation, label, namespace_label_fault};
 use serde_json::{Map, Value};
 
-use crate::{Kinds, ObjectKey, ObjectRef, Policy, Problem, ReleaseId, digest_of};
+use crate::{Kinds, LeftAlone, ObjectKey, ObjectRef, Policy, Problem, ReleaseId, digest_of};
 
 /// How deep an object may be nested; Kubernetes' own decoder stops far later, honest manifests far
 /// earlier.
@@ -34,8 +34,10 @@ pub struct Desired {
     pub target: ObjectRef,
     /// What is sent: without status and the metadata that the server owns, with convoy's labels.
     pub object: Value,
-    /// [`digest_of`] the object.
+    /// [`digest_of`] the object; with what is left alone of it.
     pub digest: String,
+    /// What is left alone when it is there.
+    pub left: Option<LeftAlone>,
     /// The file it came from.
     pub source: String,
     /// Whether the manifest asks convoy to leave the object alone.
@@ -250,9 +252,27 @@ pub(crate) fn one(
     let object = clean(object, &target.key, release).ok_or_else(|| {
         not_an_object(format!("the {kind} {name:?} has metadata, labels or annotations that are no mapping"))
     })?;
-    let digest = digest_of(&object);
+    let left = left_alone(&object, &target.key, policy);
+    let digest = digest(&object, left.as_ref());
     let source = source.to_owned();
-    Ok(Desired { target, object, digest, source, ignored, how, recreate, wave, early: false, implied: false })
+    let (early, implied) = (false, false);
+    Ok(Desired { target, object, digest, left, source, ignored, how, recreate, wave, early, implied })
+}
+
+/// What the Release's rules say of an object.
+fn left_alone(object: &Value, key: &ObjectKey, policy: &Policy) -> Option<LeftAlone> {
+    if policy.ignore.is_empty() {
+        return None;
+    }
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    let labels = labels.into_iter().flatten().filter_map(text).collect();
+    LeftAlone::of(&policy.ignore, key, &labels)
+}
+
+fn digest(object: &Value, left: Option<&LeftAlone>) -> String {
+    let digest = digest_of(object);
+    left.map(|left| left.digest(&digest)).unwrap_or(digest)
 }
 
 /// The values of the annotation that says how an object is written.
@@ -411,7 +431,7 @@ pub(crate) fn label_namespace(namespace: &mut Desired, labels: &BTreeMap<String,
             Some(fault) => problems.push(Problem::NamespaceLabel { key: key.clone(), fault }),
         }
     }
-    namespace.digest = digest_of(&namespace.object);
+    namespace.digest = digest(&namespace.object, namespace.left.as_ref());
     problems
 }
 
@@ -434,10 +454,12 @@ fn implied_namespace(desired: &[Desired], release: &ReleaseId, policy: &Policy) 
             "labels": { label::MANAGED_BY: label::MANAGED_BY_CONVOY, label::RELEASE_UID: release.uid },
         },
     });
+    let left = left_alone(&object, &key, policy);
     Some(Desired {
         target: ObjectRef { key, version: "v1".to_owned(), plural: "namespaces".to_owned() },
-        digest: digest_of(&object),
+        digest: digest(&object, left.as_ref()),
         object,
+        left,
         source: CREATE_NAMESPACE_SOURCE.to_owned(),
         ignored: false,
         how: How::Apply,

@@ -118,6 +118,7 @@ impl Hook {
                 recreate: false,
                 wave: 0,
                 hook: true,
+                left: None,
             },
             events: hook.events.clone(),
             policies: DeletePolicies::of(&hook.delete_policies),

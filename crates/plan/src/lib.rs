@@ -21,6 +21,7 @@ mod inventory;
 mod key;
 mod kinds;
 mod late;
+mod left_alone;
 mod order;
 mod planner;
 mod preview;
@@ -37,6 +38,7 @@ pub use inventory::{Entry, Fate};
 pub use key::{ObjectKey, ObjectRef};
 pub use kinds::{KindFact, Kinds};
 pub use late::{LATEST_ARRIVAL, LateWrites};
+pub use left_alone::{LeftAlone, field_of, names_item, remove_field};
 pub use order::{Stage, is_guarded, is_protected_namespace, stage_of};
 pub use planner::{
     Apply, ApplyReason, Input, Keep, KeepReason, Live, LiveObject, Member, Plan, Policy, Prune, PruneReason,

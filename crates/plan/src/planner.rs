@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use convoy_api::{DriftedObject, IgnoreRule, MAX_DRIFTED_OBJECTS};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -10,8 +11,8 @@ use crate::digest::in_text;
 use crate::hooks::ends;
 use crate::order::rank;
 use crate::{
-    Desired, Entry, HelmRelease, Hook, How, Kinds, LateWrites, ObjectKey, ObjectRef, Problem, Problems,
-    Rendered, RenderedHook, Stage, is_guarded, is_protected_namespace, normalize, stage_of,
+    Desired, Entry, HelmRelease, Hook, How, Kinds, LateWrites, LeftAlone, ObjectKey, ObjectRef, Problem,
+    Problems, Rendered, RenderedHook, Stage, is_guarded, is_protected_namespace, normalize, stage_of,
 };
 
 /// Below this count of objects a prune is never called large.
@@ -50,6 +51,8 @@ pub struct Policy {
     pub helm_release: Option<HelmRelease>,
     /// Which objects are applied although nothing says that they changed.
     pub reapply: Reapply,
+    /// What of objects is left as it is on the target.
+    pub ignore: Vec<IgnoreRule>,
 }
 
 /// Which objects are applied although their digest is recorded as applied.
@@ -62,6 +65,22 @@ pub enum Reapply {
     Drifted(BTreeSet<ObjectKey>),
     /// All: it was asked for, or it is not known which drifted.
     All,
+}
+
+impl Reapply {
+    /// The objects that the observer names; all when it does not name all.
+    pub fn of_drifted(objects: &[DriftedObject]) -> Self {
+        if objects.is_empty() || objects.len() >= MAX_DRIFTED_OBJECTS {
+            return Self::All;
+        }
+        let key = |object: &DriftedObject| ObjectKey {
+            group: object.group.clone(),
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        };
+        Self::Drifted(objects.iter().map(key).collect())
+    }
 }
 
 /// What a look at the target found of one object.
@@ -178,6 +197,8 @@ pub struct Apply {
     pub wave: i32,
     /// Whether a chart's hook makes it.
     pub hook: bool,
+    /// What of it is left as it is when it is there.
+    pub left: Option<LeftAlone>,
 }
 
 /// Why an object is applied.
@@ -314,8 +335,9 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
         }
         match apply_reason(input, &entries, &object) {
             Ok(Some(reason)) => {
-                let Desired { target, object, digest, source, implied, how, recreate, wave, early, .. } =
-                    object;
+                let Desired {
+                    target, object, digest, left, source, implied, how, recreate, wave, early, ..
+                } = object;
                 let is_there = matches!(input.live.get(&target.key), Some(Live::Present(_)));
                 let create_only = match how {
                     How::IfNotPresent => !is_there,
@@ -347,6 +369,7 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                     recreate,
                     wave,
                     hook: false,
+                    left,
                 };
                 applies.push((!early, stage, rank, apply));
             }

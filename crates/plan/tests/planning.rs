@@ -707,3 +707,37 @@ fn namespaces_that_a_cluster_cannot_do_without_are_never_pruned_even_when_convoy
         }
     }
 }
+
+#[test]
+fn what_the_observer_names_is_applied_again_and_all_when_it_names_too_many() {
+    let of = |count: usize| {
+        let object = |number: usize| convoy_api::DriftedObject {
+            kind: "ConfigMap".into(),
+            namespace: "web".into(),
+            name: format!("a{number}"),
+            ..Default::default()
+        };
+        Reapply::of_drifted(&(0..count).map(object).collect::<Vec<_>>())
+    };
+    assert_eq!(of(1), Reapply::Drifted(BTreeSet::from([key("ConfigMap", "web", "a0")])));
+    assert_eq!((of(0), of(convoy_api::MAX_DRIFTED_OBJECTS)), (Reapply::All, Reapply::All));
+}
+
+/// A rule that comes or goes has the objects applied anew that it chooses, and no other.
+#[test]
+fn what_is_left_alone_goes_with_the_object_and_its_digest() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    case.deliver();
+    assert!(case.plan().unwrap().is_empty());
+    let target = convoy_api::IgnoreTarget { name: Some("a".into()), ..Default::default() };
+    let paths = vec!["/data/x".to_owned()];
+    case.policy.ignore = vec![convoy_api::IgnoreRule { target: Some(target), paths, managers: Vec::new() }];
+    let plan = case.plan().unwrap();
+    let applied: Vec<_> =
+        plan.applies().map(|(_, apply)| (apply.target.key.name.as_str(), apply.left.is_some())).collect();
+    assert_eq!(applied, [("a", true)]);
+    case.deliver();
+    assert!(case.plan().unwrap().is_empty());
+    case.policy.ignore.clear();
+    assert_eq!(case.plan().unwrap().applies().count(), 1);
+}

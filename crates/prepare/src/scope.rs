@@ -29,6 +29,7 @@ pub fn scope(release: &Release, namespace: &str, reapply: Reapply) -> (ReleaseId
         adopt: has_annotation(release, ADOPT),
         helm_release: Some(helm_release(release)),
         reapply,
+        ignore: spec.ignore_rules().to_vec(),
     };
     (id, policy)
 }

@@ -313,6 +313,46 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     namespace_labels(object, errors);
     values_from(object, errors);
     depends_on(object, errors);
+    drift(object, errors);
+}
+
+/// Rules for what is left alone say what, and something is compared at all.
+fn drift(object: &Value, errors: &mut Vec<FieldError>) {
+    const PATH: &str = "spec.drift.ignore";
+    let rules = at(object, PATH).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if !rules.is_empty() && at(object, "spec.drift.mode").is_some_and(|mode| mode == "Ignore") {
+        let detail = "may not be set when spec.drift.mode is Ignore: nothing is compared then";
+        errors.push(FieldError::forbidden(PATH, detail));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = format!("{PATH}[{index}]");
+        let texts = |field: &str| {
+            let all = rule.get(field).and_then(Value::as_array).into_iter().flatten();
+            all.enumerate().filter_map(|(index, text)| Some((index, text.as_str()?))).collect::<Vec<_>>()
+        };
+        let (paths, managers) = (texts("paths"), texts("managers"));
+        if paths.is_empty() && managers.is_empty() {
+            let detail = "say what is left alone: paths, managers, or both";
+            errors.push(FieldError::required(format!("{path}.paths"), detail));
+        }
+        for (at, pointer) in paths {
+            if let Some(fault) = convoy_api::pointer_fault(pointer) {
+                errors.push(FieldError::invalid(format!("{path}.paths[{at}]"), pointer, fault));
+            }
+        }
+        for (at, manager) in managers {
+            if manager == convoy_api::field_manager::TARGET {
+                let detail = "is convoy itself: nothing would be put right";
+                errors.push(FieldError::invalid(format!("{path}.managers[{at}]"), manager, detail));
+            }
+        }
+        if let Some(selector) = at(rule, "target.labelSelector")
+            && let Err(error) = LabelSelector::from_json(selector)
+        {
+            let path = format!("{path}.target.labelSelector");
+            errors.push(FieldError::invalid(path, selector.clone(), error.to_string()));
+        }
+    }
 }
 
 /// Labels are for a namespace that is created, and allow it no more than it would be allowed without.
@@ -576,6 +616,46 @@ mod tests {
         }
         assert!(!of(json!(true), json!({"team": "no value"})).is_empty());
         assert!(!of(json!(true), json!({"-": "a"})).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_alone_has_to_be_said_and_to_make_sense() {
+        let of = |drift: Value| {
+            let spec = json!({
+                "clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}},
+                "drift": drift,
+            });
+            faults("Release", spec)
+        };
+        let target =
+            json!({"group": "apps", "kind": "Deployment", "labelSelector": {"matchLabels": {"a": "b"}}});
+        for rule in [
+            json!({"paths": ["/spec/replicas", "/metadata/annotations/a~1b"]}),
+            json!({"managers": ["hpa"], "target": target}),
+        ] {
+            assert!(of(json!({"mode": "Report", "ignore": [rule]})).is_empty(), "{rule}");
+        }
+        assert!(of(json!({"mode": "Ignore"})).is_empty());
+        let good = json!({"paths": ["/spec/replicas"]});
+        let bad = json!({"matchExpressions": [{"key": "a", "operator": "In"}]});
+        for (drift, want) in [
+            (json!({"mode": "Ignore", "ignore": [good]}), "spec.drift.ignore: Forbidden"),
+            (json!({"ignore": [good, {}]}), "spec.drift.ignore[1].paths: Required"),
+            (json!({"ignore": [{"paths": [], "managers": []}]}), "spec.drift.ignore[0].paths: Required"),
+            (json!({"ignore": [{"paths": ["spec.replicas"]}]}), "spec.drift.ignore[0].paths[0]: Invalid"),
+            (
+                json!({"ignore": [{"paths": ["/a", "/metadata/name"]}]}),
+                "spec.drift.ignore[0].paths[1]: Invalid",
+            ),
+            (json!({"ignore": [{"managers": ["convoy"]}]}), "spec.drift.ignore[0].managers[0]: Invalid"),
+            (
+                json!({"ignore": [{"paths": ["/a"], "target": {"labelSelector": bad}}]}),
+                "spec.drift.ignore[0].target.labelSelector: Invalid",
+            ),
+        ] {
+            let found = of(drift.clone());
+            assert!(found.len() == 1 && found[0].starts_with(want), "{drift}: {found:?}");
+        }
     }
 
     #[test]

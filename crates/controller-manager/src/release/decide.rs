@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use convoy_api::{
-    Condition, ConditionStatus, DriftMode, ReleaseSpec, ReleaseStatus, condition_status, condition_type,
-    find_condition, reason,
+    Condition, ConditionStatus, DriftMode, DriftedObject, ReleaseSpec, ReleaseStatus, condition_status,
+    condition_type, field_manager, find_condition, reason,
 };
 use convoy_apply::{Class, Failure};
 use convoy_runtime::Backoff;
@@ -14,6 +14,8 @@ use jiff::Timestamp;
 const FIGHT: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 /// Corrections that are made at once before a fight is suspected.
 const FREE_CORRECTIONS: u32 = 3;
+/// How many objects a message about a fight names.
+const NAMED_OPPONENTS: usize = 3;
 /// How long a target needs to pass a trouble by itself.
 const TRANSIENT: Backoff = Backoff { first: Duration::from_secs(2), longest: Duration::from_secs(120) };
 /// How long someone needs to act on the target.
@@ -70,7 +72,7 @@ impl Hold {
 }
 
 /// Drift that was corrected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DriftMemory {
     /// When it was corrected last, in monotonic time.
     corrected: Option<Duration>,
@@ -78,6 +80,8 @@ pub(crate) struct DriftMemory {
     streak: u32,
     /// Whether the observer has said since that there is none.
     is_cleared: bool,
+    /// What was put right last, and who had changed it.
+    opponents: Vec<String>,
 }
 
 /// What is to be done about drift.
@@ -105,7 +109,7 @@ impl DriftMemory {
             self.is_cleared = true;
             return DriftAction::Nothing;
         }
-        if spec.drift_mode() == DriftMode::Report {
+        if spec.drift_mode() != DriftMode::Correct {
             return DriftAction::Nothing;
         }
         let Some(corrected) = self.corrected else { return DriftAction::Correct };
@@ -118,8 +122,33 @@ impl DriftMemory {
         if since >= wait { DriftAction::Correct } else { DriftAction::Wait(wait.saturating_sub(since)) }
     }
 
-    /// Notes that it was corrected.
-    pub(crate) fn corrected(&mut self, now: Duration) {
+    /// What is said while something changes again and again what is put right; none when nothing does.
+    pub(crate) fn fight(&self, now: Duration) -> Option<String> {
+        let corrected = self.corrected.filter(|_| self.streak >= FREE_CORRECTIONS)?;
+        if now.saturating_sub(corrected) > FIGHT.longest {
+            return None;
+        }
+        let named: Vec<String> = self.opponents.iter().take(NAMED_OPPONENTS).cloned().collect();
+        let more = self.opponents.len().saturating_sub(NAMED_OPPONENTS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!(
+            "what {:?} applies is changed again and again: {}{more}; it is put right with growing pauses, until the \
+             source leaves the field out, spec.drift.ignore names it, or the other one stops",
+            field_manager::TARGET,
+            named.join(", "),
+        ))
+    }
+
+    /// Notes that it was corrected, and against whom.
+    pub(crate) fn corrected(&mut self, status: &ReleaseStatus, now: Duration) {
+        let in_words = |object: &DriftedObject| {
+            let slash = if object.namespace.is_empty() { "" } else { "/" };
+            let by = object.manager.as_ref().map_or_else(String::new, |manager| format!(" by {manager:?}"));
+            format!("{} {}{slash}{}{by}", object.kind, object.namespace, object.name)
+        };
+        if !status.drifted_objects.is_empty() {
+            self.opponents = status.drifted_objects.iter().map(in_words).collect();
+        }
         let in_a_row = self.corrected.is_some_and(|last| now.saturating_sub(last) <= FIGHT.longest);
         self.streak = if in_a_row { self.streak.saturating_add(1) } else { 1 };
         self.corrected = Some(now);
@@ -227,21 +256,50 @@ mod tests {
     fn drift_is_corrected_at_once_unless_something_fights() {
         let spec = ReleaseSpec::default();
         let drifted = status("Drifted", ConditionStatus::True, "ChangedOnTarget", None);
+        let drifted = ReleaseStatus {
+            drifted_objects: vec![DriftedObject {
+                kind: "ConfigMap".to_owned(),
+                namespace: "web".to_owned(),
+                name: "a".to_owned(),
+                manager: Some("hand".to_owned()),
+                ..DriftedObject::default()
+            }],
+            ..drifted
+        };
         let in_sync = status("Drifted", ConditionStatus::False, "InSync", None);
         let mut memory = DriftMemory::default();
         let mut now = seconds(100);
         assert_eq!(memory.decide(&spec, &in_sync, now), DriftAction::Nothing);
         for _ in 0..3 {
+            assert_eq!(memory.fight(now), None);
             assert_eq!(memory.decide(&spec, &drifted, now), DriftAction::Correct);
-            memory.corrected(now);
+            memory.corrected(&drifted, now);
             // The observer has not looked again yet.
             assert!(matches!(memory.decide(&spec, &drifted, now), DriftAction::Wait(_)));
             now += seconds(1);
             assert_eq!(memory.decide(&spec, &in_sync, now), DriftAction::Nothing);
         }
         assert!(matches!(memory.decide(&spec, &drifted, now), DriftAction::Wait(wait) if wait > seconds(5)));
+        // Both are named, and what they fight about.
+        let said = memory.fight(now).unwrap();
+        assert!(said.contains("\"convoy\"") && said.contains("ConfigMap web/a by \"hand\""), "{said}");
         now += seconds(700);
+        assert_eq!(memory.fight(now), None);
         assert_eq!(memory.decide(&spec, &drifted, now), DriftAction::Correct);
+    }
+
+    #[test]
+    fn drift_is_left_alone_when_the_spec_says_so() {
+        let drifted = status("Drifted", ConditionStatus::True, "ChangedOnTarget", None);
+        for (mode, want) in [
+            (DriftMode::Correct, DriftAction::Correct),
+            (DriftMode::Report, DriftAction::Nothing),
+            (DriftMode::Ignore, DriftAction::Nothing),
+        ] {
+            let drift = Some(convoy_api::DriftPolicy { mode: Some(mode), ..Default::default() });
+            let spec = ReleaseSpec { drift, ..ReleaseSpec::default() };
+            assert_eq!(DriftMemory::default().decide(&spec, &drifted, seconds(100)), want);
+        }
     }
 
     #[test]

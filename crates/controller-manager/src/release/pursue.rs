@@ -74,6 +74,7 @@ impl Chosen {
             namespace: self.namespace.clone(),
             rollback_to: self.rollback_to,
             trouble: self.trouble.clone(),
+            fight: None,
         }
     }
 }
@@ -391,17 +392,21 @@ impl Releases {
         let now = self.clock.monotonic();
         // It is on the target, but did not become healthy: only its health is looked at.
         let is_judged = matches!(turn, Turn::Waits(_) | Turn::Over);
-        let mut drift = pursuit.memory.drift;
+        let mut drift = pursuit.memory.drift.clone();
         let drift_action =
             if is_judged { DriftAction::Nothing } else { drift.decide(&release.spec, current, now) };
-        self.remember(look, |memory| memory.drift = drift);
+        self.remember(look, |memory| memory.drift = drift.clone());
         let delivered = if is_judged {
             Delivered::Unchanged {
                 objects: current.objects.and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
                 inventories: current.inventories.clone(),
             }
         } else {
-            let is_whole = drift_action == DriftAction::Correct || *turn == Turn::Again || pursuit.is_forced;
+            let reapply = match drift_action {
+                _ if *turn == Turn::Again || pursuit.is_forced => Reapply::All,
+                DriftAction::Correct => Reapply::of_drifted(&current.drifted_objects),
+                DriftAction::Nothing | DriftAction::Wait(_) => Reapply::None,
+            };
             let attempt = self.attempt_of_hooks(pursuit, bundle);
             let delivery = Delivery {
                 look,
@@ -409,7 +414,7 @@ impl Releases {
                 connected,
                 bundle,
                 namespace: &chosen.namespace,
-                reapply: if is_whole { Reapply::All } else { Reapply::None },
+                reapply,
                 is_begun: false,
                 is_rollback: chosen.rollback_to.is_some(),
                 attempt: &attempt,
@@ -430,10 +435,10 @@ impl Releases {
             }
             Delivered::Waiting { objects, inventories, waiting } => {
                 if drift_action == DriftAction::Correct {
-                    drift.corrected(now);
+                    drift.corrected(current, now);
                 }
                 self.remember(look, |memory| {
-                    memory.drift = drift;
+                    memory.drift = drift.clone();
                     memory.hold = None;
                 });
                 let next = waiting.next;
@@ -452,8 +457,8 @@ impl Releases {
             }
             Delivered::Applied { objects, inventories, counts, notes } => {
                 if drift_action == DriftAction::Correct {
-                    drift.corrected(now);
-                    self.remember(look, |memory| memory.drift = drift);
+                    drift.corrected(current, now);
+                    self.remember(look, |memory| memory.drift = drift.clone());
                 }
                 let mut message = counts.to_string();
                 if !notes.is_empty() {
@@ -480,6 +485,7 @@ impl Releases {
             self.write_status(look, &reached).await?;
             return Ok(Next::Wait(WAIT));
         }
+        let facts = BundleFacts { fight: drift.fight(now), ..facts };
         let (reached, next) = self.judge(facts, message, pursuit);
         let next = match drift_action {
             DriftAction::Wait(wait) => at_the_latest(next, wait),

@@ -85,6 +85,8 @@ pub(crate) struct BundleFacts {
     pub(crate) rollback_to: Option<i64>,
     /// Why it is not the source's newest.
     pub(crate) trouble: Option<Trouble>,
+    /// Who changes again and again what is put right.
+    pub(crate) fight: Option<String>,
 }
 
 impl BundleFacts {
@@ -285,7 +287,8 @@ fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, me
             } else {
                 format!("{} objects", bundle.objects)
             };
-            let message = format!("{}, {objects}", bundle.revision);
+            let fight = bundle.fight.as_ref().map_or_else(String::new, |fight| format!("; {fight}"));
+            let message = format!("{}, {objects}{fight}", bundle.revision);
             say.set(condition_type::READY, ConditionStatus::True, reason::SUCCEEDED, &message);
         }
         HealthGate::Waiting { message, .. } if bundle.rollback_to.is_some() => say.goes_back_now(message),
@@ -492,6 +495,7 @@ pub(crate) fn owned(status: &ReleaseStatus) -> Map<String, Value> {
         healthy_objects: None,
         observer: None,
         observed_bundle_digest: None,
+        drifted_objects: Vec::new(),
         ..status.clone()
     };
     ours.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
@@ -531,6 +535,7 @@ fn merged(current: &ReleaseStatus, written: &ReleaseStatus) -> ReleaseStatus {
     let mut merged = ReleaseStatus {
         healthy_objects: current.healthy_objects,
         observer: current.observer.clone(),
+        drifted_objects: current.drifted_objects.clone(),
         observed_bundle_digest: current.observed_bundle_digest.clone(),
         ..written.clone()
     };

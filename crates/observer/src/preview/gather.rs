@@ -391,14 +391,14 @@ fn progress(
     Some(DeliveryProgress { operation, ..DeliveryProgress::default() })
 }
 
-/// Whether all objects would be applied, and why.
+/// Which objects would be applied although nothing else says so, and why.
 fn reapply(release: &Release) -> (Reapply, String) {
     let status = release.status.clone().unwrap_or_default();
     let is_drifted = condition_status(&status.conditions, condition_type::DRIFTED) == ConditionStatus::True;
     if is_forced(release, &status) {
         (Reapply::All, format!("the annotation {} asks to apply all anew", annotation::FORCE_AT))
-    } else if is_drifted && release.spec.drift_mode() != DriftMode::Report {
-        (Reapply::All, "objects drifted, and all are applied anew".to_owned())
+    } else if is_drifted && release.spec.drift_mode() == DriftMode::Correct {
+        (Reapply::of_drifted(&status.drifted_objects), "objects drifted, and are applied anew".to_owned())
     } else {
         (Reapply::None, String::new())
     }

@@ -74,8 +74,10 @@ impl Story {
     fn sees(&mut self, object: &Value) -> &mut Self {
         let kind = self.kind(object["kind"].as_str().unwrap());
         let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
-        let seen = seen::look(object, "2026-11-01T12:00:00Z".parse::<Timestamp>().unwrap());
-        self.model.put(&kind, &(text("namespace"), text("name")), seen);
+        let name = (text("namespace"), text("name"));
+        let rules = self.model.rules_of(&kind, &name);
+        let now = "2026-11-01T12:00:00Z".parse::<Timestamp>().unwrap();
+        self.model.put(&kind, &name, seen::look_with(object, now, rules.as_deref()));
         self
     }
 
@@ -98,7 +100,7 @@ impl Story {
     }
 
     fn verdict(&self) -> Verdict {
-        judge(&self.model, &self.release, self.now).unwrap()
+        judge(&self.model, &self.release, DriftMode::Correct, self.now).unwrap()
     }
 
     /// `<Healthy>/<reason> <Drifted>/<reason>` and the bundle.
@@ -110,7 +112,8 @@ impl Story {
             _ if verdict.is_premature => "premature",
             bundle => bundle.unwrap_or("-"),
         };
-        let got = format!("{} {} {bundle}", shown(&verdict.healthy), shown(&verdict.drifted));
+        let got =
+            format!("{} {} {bundle}", shown(&verdict.healthy), shown(verdict.drifted.as_ref().unwrap()));
         assert_eq!(got, want, "{verdict:?}");
         self
     }
@@ -118,7 +121,7 @@ impl Story {
     #[track_caller]
     fn says(&self, want: &str) {
         let verdict = self.verdict();
-        let both = format!("{} | {}", verdict.healthy.message, verdict.drifted.message);
+        let both = format!("{} | {}", verdict.healthy.message, verdict.drifted.unwrap().message);
         assert!(both.contains(want), "{both}");
     }
 }
@@ -262,7 +265,7 @@ fn a_broken_watch_makes_its_own_kind_unknown_and_only_for_a_while() {
     inventory.spec.entries = vec![entry("ConfigMap", "a", "u1", "d1", "5")];
     let other = StoreKey::new("team", "other");
     story.model.set_inventories(&other, &[&inventory], story.now);
-    assert_eq!(judge(&story.model, &other, story.now).unwrap().healthy.reason, "Healthy");
+    assert_eq!(judge(&story.model, &other, DriftMode::Correct, story.now).unwrap().healthy.reason, "Healthy");
     assert_eq!(story.model.releases_of_kind(&kind), std::slice::from_ref(&story.release));
     assert_eq!(
         story.model.releases_with(&story.kind("ConfigMap"), &("prod".to_owned(), "a".to_owned())).len(),
@@ -297,7 +300,10 @@ fn kinds_are_wanted_as_long_as_an_entry_names_them() {
     story.inventory("b1", &[entry("ConfigMap", "b", "", "", ""), entry("ConfigMap", "b", "", "", "")]);
     assert_eq!(kinds(&story), ["ConfigMap"]);
     assert!(story.model.set_inventories(&story.release.clone(), &[], story.now));
-    assert!(kinds(&story).is_empty() && judge(&story.model, &story.release, story.now).is_none());
+    assert!(
+        kinds(&story).is_empty()
+            && judge(&story.model, &story.release, DriftMode::Correct, story.now).is_none()
+    );
 }
 
 #[test]
@@ -310,4 +316,47 @@ fn parts_that_speak_of_two_bundles_name_none() {
     });
     story.model.set_inventories(&story.release.clone(), &[&parts[0], &parts[1]], story.now);
     story.is("True/Healthy False/InSync -");
+}
+
+#[test]
+fn the_object_and_who_changed_it_are_named() {
+    let mut story = settled();
+    let mut changed = config_map("a", "u1", "9", "theirs", Some("kubectl-edit"));
+    changed["metadata"]["managedFields"][0]["fieldsV1"] = json!({});
+    story.sees(&changed).is(CHANGED);
+    let verdict = story.verdict();
+    story.says(
+        r#"ConfigMap prod/a was changed by the field manager "kubectl-edit" after "convoy" applied it"#,
+    );
+    assert_eq!(
+        json!(verdict.drifted_objects),
+        json!([{"kind": "ConfigMap", "namespace": "prod", "name": "a", "manager": "kubectl-edit"}])
+    );
+    let ignoring = judge(&story.model, &story.release, DriftMode::Ignore, story.now).unwrap();
+    assert_eq!((ignoring.drifted, ignoring.drifted_objects), (None, Vec::new()));
+}
+
+/// Rules that come while an object is drifted have its kind listed anew; until then nothing is said.
+#[test]
+fn rules_that_come_later_take_back_what_they_leave_alone_and_nothing_else() {
+    let rule = convoy_api::IgnoreRule { paths: vec!["/data/a".to_owned()], ..Default::default() };
+    let mut release = convoy_api::Release::default();
+    release.spec.drift = Some(convoy_api::DriftPolicy { mode: None, ignore: vec![rule] });
+    let rules = seen::Rules::of_release(&release);
+    for (field, want) in [("a", IN_SYNC), ("b", CHANGED)] {
+        let mut story = settled();
+        let mut changed = config_map("a", "u1", "9", "theirs", Some("kubectl-edit"));
+        changed["metadata"]["managedFields"][0]["fieldsV1"] = json!({});
+        changed["metadata"]["managedFields"][1]["fieldsV1"] = json!({"f:data": {format!("f:{field}"): {}}});
+        story.sees(&changed).is(CHANGED);
+        assert!(story.model.set_rules(&story.release.clone(), rules.as_ref()));
+        assert!(!story.model.set_rules(&story.release.clone(), rules.as_ref()));
+        let kinds: Vec<_> = story.model.take_relists().into_iter().map(|kind| kind.kind.clone()).collect();
+        assert_eq!(kinds, ["ConfigMap"]);
+        assert!(story.verdict().is_premature);
+        story.sees(&changed).is(want);
+        // And again when they go: it was written by others, and is applied anew.
+        assert!(story.model.set_rules(&story.release.clone(), None));
+        story.sees(&changed).is(CHANGED);
+    }
 }
