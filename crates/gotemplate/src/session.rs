@@ -294,7 +294,7 @@ impl<'r> Session<'r> {
 
 /// What it costs to go through so many bytes.
 pub(crate) fn in_steps(bytes: usize) -> u64 {
-    (bytes / 256) as u64
+    (bytes / 128) as u64
 }
 
 impl Drop for Session<'_> {

@@ -127,5 +127,12 @@ fn what_was_used_is_told() {
     run("a: {{ repeat 1000 \"x\" }}", &mut environment).unwrap();
     let used = environment.used();
     assert_eq!((used.output, used.allocated), (1003, 1000));
-    assert!((2..20).contains(&used.steps), "{used:?}");
+    run("{{ $d := dict }}{{ range 1000 }}{{ $_ := set $d (toString .) . }}{{ end }}", &mut environment)
+        .unwrap();
+    assert!(
+        environment.used().steps < 10_000,
+        "a dict is not gone through for each entry: {:?}",
+        environment.used()
+    );
+    assert!((10..60).contains(&used.steps), "{used:?}");
 }

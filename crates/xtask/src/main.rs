@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
+mod bench_helm;
 mod helm_diff;
 mod hostile_charts;
 mod kubernetes;
@@ -26,6 +27,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure helm and convoy on the same charts: as commands, and in process.
+    BenchHelm(bench_helm::Arguments),
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(proofs::Arguments),
     /// Interrupt deliveries at each of their steps, in each way, and check what comes of it.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
 /// Answers with false when a program that was run has said itself what is wrong.
 fn run() -> anyhow::Result<bool> {
     match Arguments::parse().command {
+        Command::BenchHelm(arguments) => return bench_helm::run(&arguments),
         Command::CacheMemory(arguments) => return proofs::run("cache-memory", &arguments),
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),

@@ -81,7 +81,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind(
         "printf with a width",
         &[Text],
-        "{{ printf \"%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%99SIZEd\" 1 2 3 4 5 6 7 8 9 }}",
+        "{{ printf \"%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%99SIZEd\" 1 2 3 4 5 6 7 8 9 10 }}",
     ),
     kind(
         "printf of printf",

@@ -12,6 +12,11 @@ pub(super) const TEXT: usize = 80;
 /// See [`ITEM`].
 pub(super) const ENTRY: usize = 120;
 
+/// What a map takes that holds an entry, beside [`ENTRY`] for each.
+pub(super) const MAP: usize = 500;
+/// What an element takes that another list holds, too.
+pub(super) const COPY: usize = 24;
+
 /// The argument at `index`; nil when it is not there (an optional one).
 pub(super) fn any(args: &[Value], index: usize) -> Value {
     args.get(index).cloned().unwrap_or_default()

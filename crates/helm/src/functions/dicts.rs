@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_gotemplate::{Call, FuncError, Limit, List, MAX_NESTING, Map, Str, Value};
 
-use super::arguments::{ENTRY, ITEM, Outcome, any, list, map, text};
+use super::arguments::{COPY, ENTRY, ITEM, MAP, Outcome, any, list, map, text};
 use super::lists::names;
 use super::text::strval;
 
@@ -27,7 +27,7 @@ pub(super) fn insert(call: &mut Call<'_, '_>, map: &Map, key: Str, value: Value)
 }
 
 pub(super) fn dict(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(args.len() / 2 * ENTRY)?;
+    call.charge(MAP + args.len() / 2 * ENTRY)?;
     let mut entries = BTreeMap::new();
     for pair in args.chunks(2) {
         let key = strval(call, &any(pair, 0))?;
@@ -64,18 +64,18 @@ pub(super) fn pluck(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 // Go gives keys and values in random order; sorted is one of these orders.
 pub(super) fn keys(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     for index in 0..args.len() {
-        call.charge(map(args, index).len() * ITEM)?;
+        call.charge(map(args, index).len() * COPY)?;
     }
     Ok(Value::List(List::strings((0..args.len()).flat_map(|index| map(args, index).keys()))))
 }
 
 pub(super) fn values(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(map(args, 0).len() * ITEM)?;
+    call.charge(map(args, 0).len() * COPY)?;
     list(map(args, 0).entries().into_iter().map(|(_, value)| value).collect())
 }
 
 pub(super) fn pick(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    call.charge(args.len() * ENTRY)?;
+    call.charge(MAP + args.len() * ENTRY)?;
     let source = map(args, 0);
     let picked =
         names(args, 1).into_iter().filter_map(|key| source.get(&key).map(|value| (key, value))).collect();
@@ -84,7 +84,7 @@ pub(super) fn pick(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn omit(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let omitted = names(args, 1);
-    call.charge(map(args, 0).len() * ENTRY)?;
+    call.charge(MAP + map(args, 0).len() * ENTRY)?;
     call.steps(map(args, 0).len().saturating_mul(omitted.len()) as u64 / 4)?;
     let kept = map(args, 0).entries().into_iter().filter(|(key, _)| !omitted.contains(key)).collect();
     Ok(Value::Map(Map::new(kept)))
@@ -153,7 +153,7 @@ fn copied(call: &mut Call<'_, '_>, value: &Value, depth: usize) -> Outcome {
         }
         Value::Map(map) => {
             let entries = map.entries();
-            call.charge(entries.len() * ENTRY)?;
+            call.charge(MAP + entries.len() * ENTRY)?;
             let mut copies = BTreeMap::new();
             for (key, item) in entries {
                 copies.insert(key, copied(call, &item, depth + 1)?);

@@ -6,7 +6,7 @@ use convoy_gotemplate::{Call, FuncError, Kind, Limit, MAX_NESTING, Str, Value, f
 
 use super::arguments::{Outcome, any, string, text};
 use super::json_read::{self, Shape};
-use super::room::{Room, charge_reading};
+use super::room::{Room, charge_value, check_reading};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -234,23 +234,24 @@ pub(super) fn to_raw_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     string(encode(call, &any(args, 0), RAW)?)
 }
 
+fn charged(call: &mut Call<'_, '_>, value: Value) -> Outcome {
+    charge_value(call, &value)?;
+    Ok(value)
+}
+
 pub(super) fn from_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    charge_reading(call, &text(args, 0))?;
-    Ok(match json_read::read(&text(args, 0), Shape::Map) {
-        Ok(value) => value,
-        Err(error) => Value::map([("Error", Value::from(error))]),
-    })
+    check_reading(call, &text(args, 0))?;
+    let read = json_read::read(&text(args, 0), Shape::Map);
+    charged(call, read.unwrap_or_else(|error| Value::map([("Error", Value::from(error))])))
 }
 
 pub(super) fn from_json_array(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    charge_reading(call, &text(args, 0))?;
-    Ok(match json_read::read(&text(args, 0), Shape::List) {
-        Ok(value) => value,
-        Err(error) => Value::list(vec![Value::from(error)]),
-    })
+    check_reading(call, &text(args, 0))?;
+    let read = json_read::read(&text(args, 0), Shape::List);
+    charged(call, read.unwrap_or_else(|error| Value::list(vec![Value::from(error)])))
 }
 
 pub(super) fn must_from_json(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    charge_reading(call, &text(args, 0))?;
-    json_read::read(&text(args, 0), Shape::Any).map_err(FuncError::new)
+    check_reading(call, &text(args, 0))?;
+    charged(call, json_read::read(&text(args, 0), Shape::Any).map_err(FuncError::new)?)
 }

@@ -2,7 +2,7 @@
 
 use convoy_gotemplate::{Call, Elem, FuncError, List, Str, Value};
 
-use super::arguments::{ITEM, Outcome, TEXT, any, elements, int, list, text};
+use super::arguments::{COPY, ITEM, Outcome, TEXT, any, elements, int, list, text};
 use super::equal::deep_equal;
 use super::numbers::to_int64;
 use super::text::{strings, strval};
@@ -21,14 +21,14 @@ pub(super) fn make(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn append(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "push on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     items.push(any(args, 1));
     list(items)
 }
 
 pub(super) fn prepend(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "prepend on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     items.insert(0, any(args, 1));
     list(items)
 }
@@ -49,7 +49,7 @@ pub(super) fn last(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn rest(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "find rest on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     if items.is_empty() {
         return nil_list();
     }
@@ -59,7 +59,7 @@ pub(super) fn rest(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn initial(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "find initial on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     if items.pop().is_none() {
         return nil_list();
     }
@@ -68,14 +68,14 @@ pub(super) fn initial(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn reverse(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "find reverse on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     items.reverse();
     list(items)
 }
 
 pub(super) fn compact(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "compact on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     items.retain(Value::truth);
     list(items)
 }
@@ -92,7 +92,7 @@ fn among(call: &mut Call<'_, '_>, haystack: &[Value], needle: &Value) -> Result<
 
 pub(super) fn uniq(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let items = elements(&any(args, 0), "find uniq on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     let mut kept = Vec::new();
     for item in items {
         if !among(call, &kept, &item)? {
@@ -104,7 +104,7 @@ pub(super) fn uniq(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn without(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let items = elements(&any(args, 0), "find without on")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     let omitted = args.get(1..).unwrap_or_default();
     let mut kept = Vec::new();
     for item in items {
@@ -147,7 +147,7 @@ pub(super) fn slice(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     }
     let range = usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0);
     let part = items.get(range).unwrap_or_default().to_vec();
-    call.charge(part.len() * ITEM)?;
+    call.charge(part.len() * COPY)?;
     Ok(match &value {
         Value::List(whole) => Value::List(List::with_elem(whole.elem(), part)),
         _ => Value::Bytes(
@@ -164,7 +164,7 @@ pub(super) fn concat(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     for value in args {
         match value {
             Value::List(list) => {
-                call.charge(list.len() * ITEM)?;
+                call.charge(list.len() * COPY)?;
                 all.extend(list.to_vec());
             }
             Value::Bytes(_) => all.extend(elements(value, "")?),
@@ -181,7 +181,7 @@ pub(super) fn concat(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 pub(super) fn chunk(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let size = int(args, 0);
     let items = elements(&any(args, 1), "chunk")?;
-    call.charge(items.len() * ITEM)?;
+    call.charge(items.len() * COPY)?;
     let Some(size) = usize::try_from(size).ok().filter(|s| *s > 0) else {
         return Err(FuncError::new("runtime error: makeslice: len out of range"));
     };

@@ -1,6 +1,8 @@
 //! Room for a text that a function writes, and what reading one takes.
 
-use convoy_gotemplate::{Call, FuncError, Limit};
+use convoy_gotemplate::{Call, FuncError, Limit, Value};
+
+use super::arguments::{COPY, ENTRY, MAP, TEXT};
 
 /// How much more a function may write. Lists and dicts can hold one another many times, so that little memory is
 /// a text without end: each value that is written is counted.
@@ -34,16 +36,32 @@ impl<'a, 'c, 'r> Room<'a, 'c, 'r> {
     }
 }
 
-/// Counts what the values in a text may take, by the characters that stand between values.
-pub(super) fn charge_reading(call: &mut Call<'_, '_>, text: &[u8]) -> Result<(), FuncError> {
-    // While it is read, and what stays of it.
-    const TREE: usize = 120;
-    const STAYS: usize = 40;
+/// Fails when the values in a text could take more than is left, by the characters that stand between values.
+pub(super) fn check_reading(call: &mut Call<'_, '_>, text: &[u8]) -> Result<(), FuncError> {
+    // A map of one entry, and while it is read its nodes.
+    const EACH: usize = 280;
     call.check_text(text.len())?;
     let is_between = |byte: &u8| matches!(byte, b'\n' | b':' | b',' | b'[' | b'{' | b'-' | b'=' | b'.');
     let values = text.iter().filter(|byte| is_between(byte)).count();
-    if values.saturating_mul(TREE) > call.allocation_left() {
+    if values.saturating_mul(EACH) > call.allocation_left() {
         return Err(FuncError::limit(Limit::Allocated));
     }
-    call.charge(text.len() + values * STAYS)
+    // To read a byte takes longer than to copy one.
+    call.steps(text.len() as u64 / 16)
+}
+
+/// Counts what a value takes that was read.
+pub(super) fn charge_value(call: &mut Call<'_, '_>, value: &Value) -> Result<(), FuncError> {
+    match value {
+        Value::String(text) => call.charge(TEXT + text.len()),
+        Value::List(list) => {
+            call.charge(TEXT + list.len() * COPY)?;
+            list.borrow().iter().try_for_each(|item| charge_value(call, item))
+        }
+        Value::Map(map) => {
+            call.charge(if map.is_empty() { TEXT } else { MAP + map.len() * ENTRY })?;
+            map.borrow().values().try_for_each(|item| charge_value(call, item))
+        }
+        _ => Ok(()),
+    }
 }

@@ -4,7 +4,7 @@ use convoy_gotemplate::{Call, Elem, FuncError, Limit, List, Map, Value, format_f
 
 use super::arguments::{Outcome, any, string, text};
 use super::json::{Plain, plain, utf8};
-use super::room::{Room, charge_reading};
+use super::room::{Room, charge_value, check_reading};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -242,9 +242,12 @@ pub(super) fn from_toml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let source = text(args, 0);
     // Its reader is slow, and cannot be stopped.
     call.check_text(source.len().saturating_mul(8))?;
-    charge_reading(call, &source)?;
+    check_reading(call, &source)?;
     Ok(match decode(&utf8(&source)) {
-        Ok(value) => value,
+        Ok(value) => {
+            charge_value(call, &value)?;
+            value
+        }
         Err(error) => Value::map([("Error", Value::from(error))]),
     })
 }

@@ -8,7 +8,7 @@ use convoy_yaml::{Build, Emitter, Options, natural_order};
 use super::arguments::{Outcome, any, string, text};
 use super::json::{Plain, plain, utf8};
 use super::json_read::{Shape, fit};
-use super::room::{Room, charge_reading};
+use super::room::{Room, charge_value, check_reading};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -163,21 +163,27 @@ fn read(call: &Call<'_, '_>, source: &[u8], shape: Shape) -> Result<Value, Strin
 }
 
 pub(super) fn from_yaml(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    charge_reading(call, &text(args, 0))?;
+    check_reading(call, &text(args, 0))?;
     let read = read(call, &text(args, 0), Shape::Map);
     call.steps(LOOKED_AT)?;
     Ok(match read {
-        Ok(value) => value,
+        Ok(value) => {
+            charge_value(call, &value)?;
+            value
+        }
         Err(error) => Value::map([("Error", Value::from(error))]),
     })
 }
 
 pub(super) fn from_yaml_array(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
-    charge_reading(call, &text(args, 0))?;
+    check_reading(call, &text(args, 0))?;
     let read = read(call, &text(args, 0), Shape::List);
     call.steps(LOOKED_AT)?;
     Ok(match read {
-        Ok(value) => value,
+        Ok(value) => {
+            charge_value(call, &value)?;
+            value
+        }
         Err(error) => Value::list(vec![Value::from(error)]),
     })
 }
