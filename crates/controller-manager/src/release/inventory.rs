@@ -11,16 +11,43 @@ use convoy_runtime::{Sharded as _, StoreKey};
 use super::Releases;
 use crate::host::HostError;
 
-/// Entries of one part. An entry is well below 500 bytes unless names are of the longest sort, so that
-/// a part stays below 512 KiB.
+/// Entries of one part at most.
 const ENTRIES_OF_A_PART: usize = 1000;
+/// What the entries of one part weigh at most, so that a part stays below 512 KiB with what else it holds.
+const WEIGHT_OF_A_PART: usize = 416 * 1024;
+/// What an entry takes beside its names: a uid, a digest, a resourceVersion, the names of all fields.
+const WEIGHT_OF_AN_ENTRY: usize = 352;
+
+/// What an entry takes at most once all is known of it. It does not change as that becomes known, so that no entry moves
+/// to another part by it.
+fn weight(entry: &Entry) -> usize {
+    let key = &entry.key;
+    let names = [&key.group, &entry.version, &key.kind, &key.namespace, &key.name];
+    names.iter().fold(WEIGHT_OF_AN_ENTRY, |sum, name| sum.saturating_add(name.len()))
+}
 
 /// The entries of each part. A first part without entries tells which bundle was delivered.
+///
+/// Each part takes as many entries as fit. So an entry that is added moves others to later parts only, and one that
+/// goes moves them to earlier ones only.
 fn chunks_of(entries: &[Entry], keeps_first: bool) -> Vec<&[Entry]> {
     if entries.is_empty() && keeps_first {
         return vec![entries];
     }
-    entries.chunks(ENTRIES_OF_A_PART).collect()
+    let mut chunks = Vec::new();
+    let mut rest = entries;
+    while !rest.is_empty() {
+        let mut sum = 0usize;
+        let fits = |entry: &&Entry| {
+            sum = sum.saturating_add(weight(entry));
+            sum <= WEIGHT_OF_A_PART
+        };
+        let count = rest.iter().take(ENTRIES_OF_A_PART).take_while(fits).count().max(1);
+        let (chunk, others) = rest.split_at(count);
+        chunks.push(chunk);
+        rest = others;
+    }
+    chunks
 }
 
 /// Which inventory: of a Release on a Cluster.
@@ -222,6 +249,78 @@ impl Releases {
             shard: i64::from(ownership.shard()),
             epoch: i64::try_from(ownership.epoch()).unwrap_or(i64::MAX),
             ..WriterStatus::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_plan::{ObjectKey, stage_of};
+
+    use super::*;
+
+    /// An entry as large as Kubernetes lets names be, of which all is known.
+    fn entry(number: usize, length: usize) -> Entry {
+        let name = |length: usize| format!("{number:0>length$}");
+        let key = ObjectKey { group: name(length), kind: name(63), namespace: name(63), name: name(length) };
+        Entry {
+            version: "v1alpha1".to_owned(),
+            uid: "00000000-0000-0000-0000-000000000000".to_owned(),
+            digest: format!("sha256:{}", "0".repeat(64)),
+            stage: stage_of(&key.group, &key.kind),
+            key,
+            resource_version: u64::MAX.to_string(),
+            created: true,
+            unanswered: true,
+            gone: true,
+            wave: i32::MIN,
+            hook: true,
+        }
+    }
+
+    /// As the API server stores it, with the longest names.
+    fn part_of(entries: &[Entry]) -> usize {
+        let long = |length: usize| "n".repeat(length);
+        let id = InventoryId {
+            namespace: long(63),
+            release: long(253),
+            release_uid: long(36),
+            cluster: StoreKey::new(long(63), long(253)),
+        };
+        let writer = WriterStatus { replica: long(253), shard: 31, epoch: i64::MAX, last_look_time: None };
+        let part = Inventory::new(&id, Vec::new()).part(0, entries, &long(71), &writer);
+        serde_json::to_string(&part).unwrap().len()
+    }
+
+    #[test]
+    fn a_state_store_never_gets_too_large_a_part_of_an_inventory() {
+        for length in [1, 40, 253] {
+            let entries: Vec<Entry> = (0..5000).map(|number| entry(number, length)).collect();
+            let chunks = chunks_of(&entries, true);
+            assert_eq!(chunks.iter().map(|chunk| chunk.len()).sum::<usize>(), entries.len());
+            for chunk in &chunks {
+                assert!(part_of(chunk) <= 512 * 1024, "{length}: {}", part_of(chunk));
+            }
+            // And they are not many.
+            assert!(chunks.len() <= 12, "{length}: {}", chunks.len());
+        }
+        assert_eq!(chunks_of(&[], true).len(), 1);
+        assert!(chunks_of(&[], false).is_empty());
+    }
+
+    #[test]
+    fn an_entry_that_comes_moves_others_to_later_parts_only() {
+        let place_of = |entries: &[Entry]| -> Vec<(String, usize)> {
+            let chunks = chunks_of(entries, true);
+            let places = chunks.iter().enumerate();
+            places.flat_map(|(part, chunk)| chunk.iter().map(move |e| (e.key.name.clone(), part))).collect()
+        };
+        let all: Vec<Entry> = (0..3000).map(|number| entry(number, 20 + number * 7 % 230)).collect();
+        let some: Vec<Entry> = all.iter().step_by(3).cloned().collect();
+        let later = place_of(&all);
+        for (name, part) in place_of(&some) {
+            let (_, now) = later.iter().find(|(other, _)| *other == name).unwrap();
+            assert!(*now >= part, "{name}: {now} < {part}");
         }
     }
 }

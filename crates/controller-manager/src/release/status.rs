@@ -25,6 +25,20 @@ const OURS: [&str; 6] = [
     condition_type::STALLED,
 ];
 
+/// The longest notes of a chart that a status holds, in bytes; the bundle holds them whole.
+const LONGEST_NOTES: usize = 16 * 1024;
+/// The longest text about what a delivery waits for, in bytes.
+const LONGEST_WAIT: usize = 4096;
+
+/// The beginning of a text that may be longer than a status should hold.
+fn beginning(text: &str, longest: usize) -> String {
+    if text.len() <= longest {
+        return text.to_owned();
+    }
+    let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
 /// How far a look at a Release came, and what stopped it.
 #[derive(Debug)]
 pub(crate) enum Reached {
@@ -153,7 +167,7 @@ pub(crate) fn next(
                 HealthGate::Closed { message, .. } | HealthGate::Waiting { message, .. } => message.as_str(),
                 HealthGate::Open | HealthGate::Unknown { .. } => "",
             };
-            let waits_for = message.to_owned();
+            let waits_for = beginning(message, LONGEST_WAIT);
             let (next, remaining) = (waiting.step.clone(), waiting.remaining.clone());
             new.plan = Some(Box::new(PlanStatus { next, remaining, waits_for }));
             record(&mut new.history, bundle, outcome, message, now);
@@ -274,7 +288,7 @@ fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, me
     say.new.bundle_digest = Some(bundle.digest.clone());
     say.new.objects = i64::try_from(bundle.objects).ok();
     say.new.inventories.clone_from(&bundle.inventories);
-    say.new.notes.clone_from(&bundle.notes);
+    say.new.notes = bundle.notes.as_deref().map(|notes| beginning(notes, LONGEST_NOTES));
     match gate {
         HealthGate::Open if bundle.rollback_to.is_some() => say.went_back(),
         HealthGate::Open => {
@@ -642,6 +656,54 @@ mod tests {
         let shown: Vec<(i64, &str, Outcome)> =
             status.history.iter().map(|e| (e.revision, e.bundle_digest.as_str(), e.outcome)).collect();
         assert_eq!(shown, [(3, "a", Outcome::Succeeded), (2, "b", Outcome::Superseded)]);
+    }
+
+    /// etcd takes no object above 1.5 MiB, and a status is written whole.
+    #[test]
+    fn a_status_stays_small_whatever_there_is_to_say() {
+        let endless = "ü".repeat(500_000);
+        let mut release = release();
+        release.spec.history_limit = Some(50);
+        let mut status = ReleaseStatus::default();
+        for number in 0..200 {
+            let facts = BundleFacts { notes: Some(endless.clone()), ..bundle(&format!("{number}")) };
+            let reached = match number % 3 {
+                0 => Reached::Applied {
+                    bundle: facts,
+                    gate: HealthGate::Waiting { message: endless.clone(), remaining: Duration::ZERO },
+                    message: endless.clone(),
+                    course: Course::default(),
+                },
+                1 => Reached::Between {
+                    bundle: facts,
+                    waiting: Waiting {
+                        step: "wave 1".to_owned(),
+                        remaining: String::new(),
+                        reason: reason::WAITING_FOR_HEALTH,
+                        gate: HealthGate::Waiting { message: endless.clone(), remaining: Duration::ZERO },
+                        next: Duration::ZERO,
+                    },
+                    course: Course::default(),
+                },
+                _ => {
+                    let failed = failure::Failed {
+                        bundle: &facts,
+                        reason: reason::APPLY_REJECTED,
+                        message: &endless,
+                        is_terminal: false,
+                        wait: Duration::from_secs(1),
+                    };
+                    let failure = failure::after(&release.spec, &status, &failed, at(number)).failure;
+                    let course = Course { failure: Some(failure), rollback: None };
+                    let (reason, message) = (reason::APPLY_REJECTED, endless.clone());
+                    Reached::Planned { bundle: facts, reason, message, is_terminal: false, course }
+                }
+            };
+            status = next(&release, &status, &reached, &writer(), at(number));
+        }
+        assert_eq!(status.history.len(), 50);
+        let stored = serde_json::to_string(&status).unwrap().len();
+        assert!(stored < 128 * 1024, "{stored}");
     }
 
     #[test]
