@@ -67,7 +67,9 @@ impl Limits {
                 "at most {} deep; look for a dict or list that was put into itself",
                 crate::MAX_NESTING
             ),
-            Limit::Regex => "make the pattern or the text shorter".to_owned(),
+            Limit::Regex => {
+                "at most 33554432 states times bytes; make the pattern or the text shorter".to_owned()
+            }
             Limit::Deadline => {
                 "make it do less, or ask for it again when the machine is less busy".to_owned()
             }

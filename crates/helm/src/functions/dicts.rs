@@ -146,7 +146,7 @@ fn copied(call: &mut Call<'_, '_>, value: &Value, depth: usize) -> Outcome {
     Ok(match value {
         Value::List(list) => {
             let items = list.to_vec();
-            call.charge(items.len() * ITEM)?;
+            call.charge(MAP / 4 + items.len() * ITEM)?;
             let items =
                 items.iter().map(|item| copied(call, item, depth + 1)).collect::<Result<Vec<_>, _>>()?;
             Value::List(if list.is_nil() { list.clone() } else { List::with_elem(list.elem(), items) })
