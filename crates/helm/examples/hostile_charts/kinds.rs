@@ -286,7 +286,7 @@ pub(crate) const KINDS: &[Kind] = &[
         &[Allocated, Text],
         "{{ $x := \"SIZE\" }}{{ range 640 }}{{ $x = encryptAES \"k\" $x }}{{ end }}",
     ),
-    kind("randAlphaNum", &[Steps, Allocated], "{{ randAlphaNum 99SIZE99999 }}"),
+    kind("randAlphaNum", &[Text], "{{ randAlphaNum 99SIZE99999 }}"),
     kind("randBytes", &[Allocated, Text], "{{ randBytes 99SIZE99999 }}"),
     kind(
         "shuffle",

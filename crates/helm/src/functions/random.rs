@@ -16,6 +16,7 @@ pub trait Entropy {
 
 /// Random bytes.
 pub(super) fn bytes(call: &mut Call<'_, '_>, count: usize) -> Result<Vec<u8>, FuncError> {
+    call.check_text(count)?;
     call.charge(count)?;
     let mut bytes = vec![0; count];
     context(call)?.entropy.fill(&mut bytes);
@@ -38,6 +39,7 @@ fn below(call: &mut Call<'_, '_>, bound: u64) -> Result<u64, FuncError> {
 
 fn characters(call: &mut Call<'_, '_>, args: &[Value], alphabet: &[u8]) -> Outcome {
     let count = usize::try_from(int(args, 0)).unwrap_or(0);
+    call.check_text(count)?;
     call.charge(count)?;
     let mut out = Vec::with_capacity(count);
     for _ in 0..count {
