@@ -105,7 +105,7 @@ impl Protocol {
         if self.disagreement.is_some() && !is_announced {
             // The member lease says that it waits; it is renewed, so that people see it.
             let still = self.acting_peer_that_disagrees(now);
-            if still.is_none() && now.monotonic >= self.announce_at {
+            if still.is_none() && !self.has_unannounced_holder(now) && now.monotonic >= self.announce_at {
                 self.disagreement = None;
                 actions.push(Action::Note(Note::Agreement));
                 self.write_own(MemberState::Acting, Purpose::Announce, now, actions);
@@ -119,15 +119,15 @@ impl Protocol {
         }
     }
 
-    /// Whether a shard is held by a process whose member lease is not there, because it was deleted by hand,
-    /// or by another process with this one's id: nobody can tell what settings it runs with, and it does not
-    /// know yet that it has to announce itself anew.
+    /// Whether a shard is held by a process whose member lease is not there or says nothing, because it was deleted or
+    /// edited by hand, or by another process with this one's id: nobody can tell what settings it runs with, and it
+    /// does not know yet that it has to announce itself anew.
     fn has_unannounced_holder(&self, now: Moment) -> bool {
         self.seen.iter().any(|(key, seen)| {
             let (LeaseKey::Shard(_), Some(holder)) = (key, &seen.lease.holder) else { return false };
             let member = self.seen.get(&LeaseKey::Member(holder.clone()));
             let is_unannounced = *holder == self.settings.replica_id
-                || member.is_none_or(|member| member.lease.holder.as_ref() != Some(holder));
+                || member.is_none_or(|member| member.lease.member.is_none());
             is_unannounced && !self.is_mine(&seen.lease) && !self.has_ended(seen, now)
         })
     }
@@ -235,11 +235,19 @@ impl Protocol {
         self.seen.iter().filter_map(move |(key, seen)| {
             let LeaseKey::Member(id) = key else { return None };
             let info = seen.lease.member.as_ref()?;
-            // No replica takes its name off: a person did, and whose lease it is does not know yet.
-            let is_its_own = seen.lease.holder.as_ref().is_none_or(|holder| holder == id);
-            let is_peer = *id != self.settings.replica_id && is_its_own;
+            // Whatever spec.holderIdentity says: no replica takes its name off, or writes another's. A person did, and
+            // whose lease it is does not know yet.
+            let is_peer = *id != self.settings.replica_id;
             (is_peer && !self.has_ended(seen, now)).then_some((id, &seen.lease, info))
         })
+    }
+
+    /// The others that take part in the division. A lease in another's name takes no part.
+    fn acting_peers(&self, now: Moment) -> impl Iterator<Item = &str> {
+        self.live_peers(now)
+            .filter(|(id, lease, _)| lease.holder.as_ref().is_none_or(|holder| holder == *id))
+            .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
+            .map(|(id, _, _)| id.as_str())
     }
 
     fn fits(&self, info: &MemberInfo) -> bool {
@@ -351,11 +359,7 @@ impl Protocol {
 
     /// Computes which shards are this replica's.
     fn divide(&mut self, now: Moment) {
-        let mut members: Vec<&str> = self
-            .live_peers(now)
-            .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
-            .map(|(id, _, _)| id.as_str())
-            .collect();
+        let mut members: Vec<&str> = self.acting_peers(now).collect();
         members.push(&self.settings.replica_id);
         members.sort_unstable();
         if self.concluded.members.as_ref().is_some_and(|known| *known == members) {
@@ -372,10 +376,7 @@ impl Protocol {
     /// Deletes the member leases of replicas that have been dead for long. Only the first of the live
     /// members does, so that they do not do it all at once.
     pub(super) fn collect_dead_members(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let is_first = self
-            .live_peers(now)
-            .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
-            .all(|(id, _, _)| *id > self.settings.replica_id);
+        let is_first = self.acting_peers(now).all(|id| id > self.settings.replica_id.as_str());
         if self.phase != Phase::Acting || !is_first {
             return;
         }

@@ -101,6 +101,28 @@ fn i9_a_member_lease_that_was_deleted_lets_no_other_in() {
 }
 
 #[test]
+fn i9_a_member_lease_that_was_edited_lets_no_other_in() {
+    for edit in 0..3 {
+        for after in 0..12 {
+            let mut world = World::at_rest(1, 4);
+            let newcomer = world.start(World::settings("b", 8));
+            world.run_for(s(20) + ms(after * 1000));
+            world.edit(&LeaseKey::Member("r-0".into()), |lease| match edit {
+                0 => lease.holder = None,
+                1 => lease.holder = Some("somebody".into()),
+                _ => lease.member = None,
+            });
+            for _ in 0..200 {
+                world.run_for(ms(500));
+                let both = !world.shards_of(0).is_empty() && !world.shards_of(newcomer).is_empty();
+                assert!(!both, "{edit} after {after} s: {:#?}", world.summary());
+            }
+            assert!(acts(&world, 0) != acts(&world, newcomer), "{edit}: {:#?}", world.summary());
+        }
+    }
+}
+
+#[test]
 fn sc28_sc40_other_durations_are_warned_about_and_never_let_two_act() {
     for (duration, interval) in [(300, 10), (2, 0), (60, 20)] {
         let mut world = World::at_rest(1, 4);
