@@ -57,7 +57,8 @@ pub use release::{
     ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,
 };
 pub use release_inventory::{
-    InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, inventory_name,
+    InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, apply_name, inventory_name,
+    later_apply,
 };
 pub use rollback::{ReleaseRollback, RollbackRequest};
 

@@ -477,6 +477,13 @@ pub struct ReleaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub drifted_objects: Vec<DriftedObject>,
+    /// The last write of objects to the target, as <inventory>#<number>.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_apply: Option<String>,
+    /// The write of objects that the conditions Healthy and Drifted speak of: as long as it differs from lastApply, they are
+    /// about what was there before. Written by the observer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_apply: Option<String>,
     /// Names of the ReleaseInventories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -564,6 +571,9 @@ pub struct HistoryEntry {
     /// Digest of the bundle; the render store holds it.
     #[serde(default)]
     pub bundle_digest: String,
+    /// The Cluster that it went to; absent in entries of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<ClusterReference>,
     /// Namespace on the target of objects that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_namespace: Option<String>,
@@ -627,6 +637,9 @@ pub struct RollbackStatus {
     /// Digest of its bundle.
     #[serde(default)]
     pub bundle_digest: String,
+    /// The Cluster that it went to then; it is delivered to the one that the spec names now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<ClusterReference>,
     /// Namespace on the target of objects that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_namespace: Option<String>,

@@ -28,6 +28,10 @@ pub struct ReleaseInventorySpec {
     /// How far the delivery of that bundle has come; absent once it has come to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryProgress>,
+    /// How often objects were about to be written to the cluster.
+    #[serde(default, skip_serializing_if = "schema::is_zero_count")]
+    #[schemars(range(min = 0))]
+    pub applies: i64,
     /// The controller-manager replica that wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<WriterStatus>,
@@ -102,5 +106,22 @@ pub fn inventory_name(release: &str, cluster: &str, part: usize) -> String {
     match part {
         0 => format!("{release}.{cluster}"),
         part => format!("{release}.{cluster}.{part}"),
+    }
+}
+
+/// The name of a write of objects: of the first part of the inventory, and the number of the write.
+pub fn apply_name(inventory: &str, applies: i64) -> String {
+    format!("{inventory}#{applies}")
+}
+
+/// Of two names of writes the later one, when they are of one inventory; else the second.
+pub fn later_apply(one: Option<String>, other: Option<String>) -> Option<String> {
+    let parts = |name: &String| {
+        let (inventory, number) = name.rsplit_once('#')?;
+        Some((inventory.to_owned(), number.parse::<i64>().ok()?))
+    };
+    match (one.as_ref().and_then(parts), other.as_ref().and_then(parts)) {
+        (Some((first, earlier)), Some((second, later))) if first == second && earlier > later => one,
+        _ => other,
     }
 }

@@ -10,6 +10,10 @@ pub(crate) fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
+pub(crate) fn is_zero_count(number: &i64) -> bool {
+    *number == 0
+}
+
 pub(crate) fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{InventoryEntry, ReleaseInventory};
+use convoy_api::{InventoryEntry, ReleaseInventory, apply_name};
 use convoy_runtime::StoreKey;
 
 use crate::seen::{Owned, Rules, Seen};
@@ -76,6 +76,8 @@ pub(crate) struct Model {
 pub(crate) struct Delivered {
     /// Empty when the parts do not agree, and while its delivery is under way.
     pub(crate) bundle_digest: String,
+    /// The last write of objects; none when the parts do not agree.
+    pub(crate) apply: Option<String>,
     pub(crate) objects: BTreeMap<(WatchedKind, ObjectName), Tracked>,
 }
 
@@ -193,8 +195,15 @@ impl Model {
         let digests: BTreeSet<&str> = parts.iter().map(|part| part.spec.bundle_digest.as_str()).collect();
         // What is delivered in part is not that bundle yet.
         let is_under_way = parts.iter().any(|part| part.spec.delivery.is_some());
-        if let (Some(only), 1, false) = (digests.first(), digests.len(), is_under_way) {
+        // Parts of two writes are neither.
+        let applies: BTreeSet<i64> = parts.iter().map(|part| part.spec.applies).collect();
+        let is_one = applies.len() <= 1;
+        if let (Some(only), 1, false, true) = (digests.first(), digests.len(), is_under_way, is_one) {
             (*only).clone_into(&mut delivered.bundle_digest);
+        }
+        let name = parts.iter().filter_map(|part| part.metadata.name.as_deref()).min();
+        if let (Some(name), Some(count), true) = (name, applies.first().filter(|count| **count > 0), is_one) {
+            delivered.apply = Some(apply_name(name, *count));
         }
         if parts.is_empty() {
             self.rules.remove(release);

@@ -56,6 +56,7 @@ pub(crate) fn patch(
             current.observed_bundle_digest.clone(),
         ),
     };
+    let apply = verdict.map_or_else(|| current.observed_apply.clone(), |verdict| verdict.apply.clone());
     let conditions: Vec<Condition> = [healthy, drifted, ready].into_iter().flatten().collect();
     let is_taken_back = is_ignored && said(condition_type::DRIFTED).is_some();
     let is_said = !is_taken_back
@@ -70,6 +71,7 @@ pub(crate) fn patch(
         && (is_written_by_us || verdict.is_none())
         && current.healthy_objects == healthy_objects
         && current.observed_bundle_digest == digest
+        && current.observed_apply == apply
     {
         return None;
     }
@@ -87,6 +89,9 @@ pub(crate) fn patch(
     }
     if let Some(digest) = &digest {
         status.insert("observedBundleDigest".to_owned(), json!(digest));
+    }
+    if let Some(apply) = &apply {
+        status.insert("observedApply".to_owned(), json!(apply));
     }
     Some(status)
 }
@@ -125,6 +130,7 @@ mod tests {
             drifted_objects: Vec::new(),
             healthy_objects: 2,
             bundle_digest: bundle.map(str::to_owned),
+            apply: bundle.map(|_| "web.prod#1".to_owned()),
             look_again: None,
             is_premature: false,
         }
@@ -157,6 +163,7 @@ mod tests {
                 "conditions": [condition("Healthy", "True", "Healthy"), condition("Drifted", "False", "InSync")],
                 "healthyObjects": 2,
                 "observedBundleDigest": "b1",
+                "observedApply": "web.prod#1",
                 "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
             })
         );
@@ -168,6 +175,8 @@ mod tests {
             drift["conditions"].as_array().unwrap().iter().map(|c| c["lastTransitionTime"].clone()).collect();
         assert_eq!(times, ["1970-01-01T00:01:40Z", "1970-01-01T00:03:20Z"]);
 
+        let again = Verdict { apply: Some("web.prod#2".to_owned()), ..verdict(false, Some("b1")) };
+        assert_eq!(patch(&written, &again, &writer(), 200).unwrap()["observedApply"], "web.prod#2");
         let unseen = patch(&written, &verdict(false, None), &writer(), 200).unwrap();
         assert_eq!(unseen.get("observedBundleDigest"), None);
         for other in [Writer { replica: "obs-1".to_owned(), ..writer() }, Writer { epoch: 5, ..writer() }] {
@@ -182,7 +191,7 @@ mod tests {
             "conditions": [
                 condition("Healthy", "True", "Healthy"), condition("Drifted", "True", "ChangedOnTarget"),
             ],
-            "healthyObjects": 2, "observedBundleDigest": "b1", "driftedObjects": [object],
+            "healthyObjects": 2, "observedBundleDigest": "b1", "observedApply": "web.prod#1", "driftedObjects": [object],
             "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
         });
         let ignoring = |status: &Value| {

@@ -21,6 +21,8 @@ pub(crate) struct Verdict {
     pub(crate) healthy_objects: usize,
     /// Set when all that this bundle holds was seen as it was applied, or after.
     pub(crate) bundle_digest: Option<String>,
+    /// The write of objects that this is about, under the same condition.
+    pub(crate) apply: Option<String>,
     /// The verdict may become another by time alone: look again after this span.
     pub(crate) look_again: Option<Duration>,
     /// Watches have only begun, or lag behind what was just applied: it is better to say nothing now than to
@@ -84,6 +86,7 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, mode: DriftMode, now: Dur
         },
         healthy_objects: judged.iter().filter(|object| object.health.state == State::Healthy).count(),
         bundle_digest: digest_of(delivered).filter(|_| is_all_seen),
+        apply: delivered.apply.clone().filter(|_| is_all_seen),
         look_again,
         is_premature: judged.iter().any(|object| object.is_premature),
     })
@@ -105,6 +108,7 @@ fn unreachable(why: &str, is_compared: bool) -> Verdict {
         drifted_objects: Vec::new(),
         healthy_objects: 0,
         bundle_digest: None,
+        apply: None,
         look_again: None,
         is_premature: false,
     }

@@ -54,6 +54,7 @@ pub fn back_to(entry: &HistoryEntry, instead_of: &str) -> RollbackStatus {
         revision: entry.revision,
         source_revision: entry.source_revision.clone(),
         bundle_digest: entry.bundle_digest.clone(),
+        cluster_ref: entry.cluster_ref.clone(),
         target_namespace: entry.target_namespace.clone(),
         requested: false,
         instead_of: instead_of.to_owned(),

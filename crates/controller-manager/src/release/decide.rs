@@ -10,6 +10,8 @@ use convoy_apply::{Class, Failure};
 use convoy_runtime::Backoff;
 use jiff::Timestamp;
 
+use super::status::BundleFacts;
+
 /// How long drift that comes back again and again is left alone.
 const FIGHT: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 /// Corrections that are made at once before a fight is suspected.
@@ -174,17 +176,19 @@ pub(crate) enum HealthGate {
 pub(crate) fn health_gate(
     spec: &ReleaseSpec,
     status: &ReleaseStatus,
-    bundle: &str,
-    objects: usize,
+    bundle: &BundleFacts,
     applied: Timestamp,
     had_succeeded: bool,
     now: Timestamp,
 ) -> HealthGate {
-    if !spec.waits_for_health() || objects == 0 {
+    if !spec.waits_for_health() || bundle.objects == 0 {
         return HealthGate::Open;
     }
     let healthy = find_condition(&status.conditions, condition_type::HEALTHY);
-    let is_seen = status.observed_bundle_digest.as_deref() == Some(bundle);
+    // The same bundle may have been there before, also on another cluster: only what was seen after the last write counts.
+    // An observer of an older version does not say of which write it speaks.
+    let is_of_last_write = status.observed_apply.is_none() || status.observed_apply == bundle.apply;
+    let is_seen = status.observed_bundle_digest.as_deref() == Some(&bundle.digest) && is_of_last_write;
     let verdict = healthy.map(|condition| (condition.status.as_str(), condition));
     let waited = now.duration_since(applied).unsigned_abs();
     let remaining = spec.apply_timeout().as_std().saturating_sub(waited);
@@ -237,6 +241,11 @@ mod tests {
     use convoy_plan::ObjectKey;
 
     use super::*;
+
+    fn facts(objects: usize) -> BundleFacts {
+        let apply = Some("web.prod#3".to_owned());
+        BundleFacts { digest: "b".to_owned(), objects, apply, ..BundleFacts::default() }
+    }
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -327,12 +336,35 @@ mod tests {
         assert!(again.until - seconds(100) > seconds(40), "{again:?}");
     }
 
+    /// The same bundle was there before: gone back to, applied anew, or on the cluster that the Release left.
+    #[test]
+    fn what_was_seen_before_the_last_write_opens_no_gate() {
+        let spec = ReleaseSpec::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (condition, reason) in [(ConditionStatus::True, "Healthy"), (ConditionStatus::False, "Degraded")]
+        {
+            for earlier in ["web.prod#1", "web.prod#2", "web.other#3"] {
+                let seen = ReleaseStatus {
+                    observed_apply: Some(earlier.to_owned()),
+                    ..status("Healthy", condition, reason, Some("b"))
+                };
+                let gate = health_gate(&spec, &seen, &facts(1), at(0), false, at(1));
+                assert!(matches!(gate, HealthGate::Waiting { .. }), "{earlier}: {gate:?}");
+            }
+        }
+        let seen = ReleaseStatus {
+            observed_apply: Some("web.prod#3".to_owned()),
+            ..status("Healthy", ConditionStatus::True, "Healthy", Some("b"))
+        };
+        assert_eq!(health_gate(&spec, &seen, &facts(1), at(0), false, at(1)), HealthGate::Open);
+    }
+
     #[test]
     fn health_opens_the_gate_only_for_the_bundle_that_was_seen() {
         let spec = ReleaseSpec::default();
         let at = |second| Timestamp::from_second(second).unwrap();
         let gate = |status: &ReleaseStatus, had_succeeded, now| {
-            health_gate(&spec, status, "b", 1, at(0), had_succeeded, at(now))
+            health_gate(&spec, status, &facts(1), at(0), had_succeeded, at(now))
         };
         let healthy = status("Healthy", ConditionStatus::True, "Healthy", Some("b"));
         assert_eq!(gate(&healthy, false, 1), HealthGate::Open);
@@ -356,7 +388,7 @@ mod tests {
         assert!(matches!(gate(&progressing, false, 1), HealthGate::Waiting { .. }));
         assert!(matches!(gate(&progressing, false, 301), HealthGate::Closed { is_over: true, .. }));
         assert!(matches!(gate(&progressing, true, 301), HealthGate::Closed { is_over: false, .. }));
-        let no_objects = health_gate(&spec, &of_old, "b", 0, at(0), false, at(1));
+        let no_objects = health_gate(&spec, &of_old, &facts(0), at(0), false, at(1));
         assert_eq!(no_objects, HealthGate::Open);
     }
 }

@@ -38,9 +38,15 @@ const ROUNDS: usize = 4;
 #[derive(Debug)]
 pub(crate) enum Delivered {
     /// Nothing was to be done; no request was made.
-    Unchanged { objects: usize, inventories: Vec<String> },
+    Unchanged { objects: usize, inventories: Vec<String>, apply: Option<String> },
     /// All is on the target.
-    Applied { objects: usize, inventories: Vec<String>, counts: Counts, notes: Vec<(ObjectKey, PruneNote)> },
+    Applied {
+        objects: usize,
+        inventories: Vec<String>,
+        apply: Option<String>,
+        counts: Counts,
+        notes: Vec<(ObjectKey, PruneNote)>,
+    },
     /// A part is, and the rest waits.
     Waiting { objects: usize, inventories: Vec<String>, waiting: Waiting },
     /// The Release is not to be on this cluster any more; nothing was written there.
@@ -112,6 +118,7 @@ impl Releases {
                 return Ok(Delivered::Unchanged {
                     objects: objects_of(&cached.entries()),
                     inventories: cached.names(),
+                    apply: cached.last_apply(),
                 });
             }
         }
@@ -165,7 +172,8 @@ impl Releases {
                         self.settle(ownership, inventory, &before, &delivery.bundle.digest).await?;
                     }
                     let (objects, inventories) = (objects_of(&before), inventory.names());
-                    return Ok(Delivered::Applied { objects, inventories, counts: *counts, notes });
+                    let (apply, counts) = (inventory.last_apply(), *counts);
+                    return Ok(Delivered::Applied { objects, inventories, apply, counts, notes });
                 }
                 Step::Apply { waves, prunes } => plan.part(waves, prunes),
                 Step::Hook(HookStep::Clear(prunes)) => Plan::clearing(prunes),

@@ -2,7 +2,7 @@
 
 use convoy_api::{
     ClusterReference, DeliveryProgress, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference,
-    WriterStatus, finalizer, inventory_name, label,
+    WriterStatus, apply_name, finalizer, inventory_name, label,
 };
 use convoy_apply::Ownership;
 use convoy_plan::Entry;
@@ -94,12 +94,15 @@ pub(crate) struct Inventory {
     parts: Vec<ReleaseInventory>,
     /// How far the delivery has come; stored with the next write.
     progress: Option<DeliveryProgress>,
+    /// How often objects were about to be written.
+    applies: i64,
 }
 
 impl Inventory {
     fn new(id: &InventoryId, parts: Vec<ReleaseInventory>) -> Self {
         let progress = parts.first().and_then(|part| part.spec.delivery.clone());
-        Self { id: id.clone(), parts, progress }
+        let applies = parts.first().map_or(0, |part| part.spec.applies);
+        Self { id: id.clone(), parts, progress, applies }
     }
 
     /// How far the delivery of its bundle has come; none when that has come to its end.
@@ -124,6 +127,12 @@ impl Inventory {
     /// The bundle whose apply was last begun.
     pub(crate) fn bundle_digest(&self) -> &str {
         self.parts.first().map_or("", |part| part.spec.bundle_digest.as_str())
+    }
+
+    /// Names the last write of objects: what was seen before it says nothing of what is there now.
+    pub(crate) fn last_apply(&self) -> Option<String> {
+        let name = self.parts.first().and_then(|part| part.metadata.name.as_deref())?;
+        (self.applies > 0).then(|| apply_name(name, self.applies))
     }
 
     /// Whether there is none yet.
@@ -162,6 +171,7 @@ impl Inventory {
             cluster_ref: self.id.reference(),
             bundle_digest: bundle.to_owned(),
             delivery: self.progress.clone().filter(|_| index == 0),
+            applies: self.applies,
             writer: Some(writer.clone()),
             entries: entries.iter().map(Entry::to_api).collect(),
         };
@@ -210,6 +220,7 @@ impl Releases {
         bundle: &str,
     ) -> Result<(), HostError> {
         let writer = self.writer(ownership);
+        inventory.applies = inventory.applies.saturating_add(1);
         let chunks = chunks_of(entries, true);
         let mut parts = vec![None; chunks.len()];
         for (index, chunk) in chunks.into_iter().enumerate().rev() {

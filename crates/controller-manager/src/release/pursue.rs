@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{
-    Cluster, ConditionStatus, Release, ReleaseStatus, annotation, condition_type, find_condition, reason,
+    Cluster, ClusterReference, ConditionStatus, Release, ReleaseStatus, annotation, condition_type,
+    find_condition, later_apply, reason,
 };
 use convoy_apply::{Class, PruneNote};
 use convoy_plan::Reapply;
@@ -57,6 +58,8 @@ struct Chosen {
     revision: String,
     namespace: String,
     rollback_to: Option<i64>,
+    /// The Cluster that it goes to.
+    cluster: ClusterReference,
     trouble: Option<Trouble>,
     /// When to look for the source's newest again, at the latest.
     latest: Option<Next>,
@@ -75,6 +78,8 @@ impl Chosen {
             rollback_to: self.rollback_to,
             trouble: self.trouble.clone(),
             fight: None,
+            apply: None,
+            cluster: Some(self.cluster.clone()),
         }
     }
 }
@@ -310,8 +315,12 @@ impl Releases {
         status: &ReleaseStatus,
         desired: Result<(String, Arc<Ready>), Undesired>,
     ) -> Result<Chosen, Stopped> {
+        let (own, named) = (look.key.namespace.as_str(), &look.release.spec.cluster_ref);
+        let namespace = Some(named.namespace_from(own).to_owned()).filter(|namespace| namespace != own);
+        let to = ClusterReference { name: named.name.clone(), namespace };
         if let Some(rollback) = &status.rollback {
             let bundle = self.prepared.kept_bundle(&rollback.bundle_digest, &**look.ownership).await;
+            let cluster = to;
             let to = rollback.revision;
             let (reason, message, next) = match bundle {
                 Ok(Some(bundle)) => {
@@ -325,6 +334,7 @@ impl Releases {
                         revision: rollback.source_revision.clone(),
                         namespace: namespace.unwrap_or_else(|| namespace_of(look.release)),
                         rollback_to: Some(to),
+                        cluster,
                         trouble,
                         latest,
                     });
@@ -349,6 +359,7 @@ impl Releases {
                     revision,
                     namespace: namespace_of(look.release),
                     rollback_to: None,
+                    cluster: to,
                     trouble: None,
                     latest: None,
                 });
@@ -370,6 +381,7 @@ impl Releases {
                 revision: entry.source_revision.clone(),
                 namespace: entry.target_namespace.clone().unwrap_or_else(|| namespace_of(look.release)),
                 rollback_to: entry.rollback_to,
+                cluster: to,
                 trouble: Some(undesired.trouble),
                 latest: Some(undesired.next),
             });
@@ -400,6 +412,7 @@ impl Releases {
             Delivered::Unchanged {
                 objects: current.objects.and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
                 inventories: current.inventories.clone(),
+                apply: current.last_apply.clone(),
             }
         } else {
             let reapply = match drift_action {
@@ -446,16 +459,18 @@ impl Releases {
                 self.write_status(look, &Reached::Between { bundle, waiting, course }).await?;
                 return Ok(at_the_latest(Next::After(next), self.until_look_is_due(look)));
             }
-            Delivered::Unchanged { objects, inventories } => {
+            Delivered::Unchanged { objects, inventories, apply } => {
                 let said = find_condition(&current.conditions, condition_type::APPLIED)
                     .filter(|applied| applied.status == ConditionStatus::True.as_str())
                     .map(|applied| applied.message.clone());
+                // What was written a moment ago may not be in the cache yet.
+                let apply = later_apply(current.last_apply.clone(), apply);
                 (
-                    chosen.facts(objects, inventories, false),
+                    BundleFacts { apply, ..chosen.facts(objects, inventories, false) },
                     said.unwrap_or_else(|| "all objects are on the target".to_owned()),
                 )
             }
-            Delivered::Applied { objects, inventories, counts, notes } => {
+            Delivered::Applied { objects, inventories, apply, counts, notes } => {
                 if drift_action == DriftAction::Correct {
                     drift.corrected(current, now);
                     self.remember(look, |memory| memory.drift = drift.clone());
@@ -468,7 +483,7 @@ impl Releases {
                     message = format!("{message}; {warning}");
                 }
                 tracing::info!(release = %key, revision = chosen.revision, "applied: {counts}");
-                (chosen.facts(objects, inventories, true), message)
+                (BundleFacts { apply, ..chosen.facts(objects, inventories, true) }, message)
             }
         };
         self.remember(look, |memory| memory.hold = None);
@@ -615,7 +630,7 @@ impl Releases {
         let is_known = current.bundle_digest.as_deref() == Some(&facts.digest) && !facts.is_fresh;
         let applied = current.last_applied_time.as_ref().filter(|_| is_known).map_or(now, |time| time.0);
         let had_succeeded = has_succeeded(current, facts);
-        health_gate(&release.spec, current, &facts.digest, facts.objects, applied, had_succeeded, now)
+        health_gate(&release.spec, current, facts, applied, had_succeeded, now)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use convoy_api::{
-    ConditionStatus, FailureStatus, HistoryEntry, Outcome, PlanStatus, Release, ReleaseStatus,
-    RollbackStatus, WriterStatus, annotation, condition_type, reason, set_condition,
+    ClusterReference, ConditionStatus, FailureStatus, HistoryEntry, Outcome, PlanStatus, Release,
+    ReleaseStatus, RollbackStatus, WriterStatus, annotation, condition_type, reason, set_condition,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -99,6 +99,10 @@ pub(crate) struct BundleFacts {
     pub(crate) rollback_to: Option<i64>,
     /// Why it is not the source's newest.
     pub(crate) trouble: Option<Trouble>,
+    /// Names the last write of objects.
+    pub(crate) apply: Option<String>,
+    /// The Cluster that it goes to.
+    pub(crate) cluster: Option<ClusterReference>,
     /// Who changes again and again what is put right.
     pub(crate) fight: Option<String>,
 }
@@ -106,8 +110,10 @@ pub(crate) struct BundleFacts {
 impl BundleFacts {
     /// Whether an entry of the history is about this delivery.
     fn is_of(&self, entry: &HistoryEntry) -> bool {
-        // The same bundle in another namespace is another delivery: going back there goes back to that namespace.
-        let is_there = entry.target_namespace.as_deref().unwrap_or_default() == self.namespace;
+        // The same bundle in another namespace is another delivery: going back there goes back to that namespace. So is the
+        // same on another cluster.
+        let is_there = entry.target_namespace.as_deref().unwrap_or_default() == self.namespace
+            && entry.cluster_ref.as_ref().is_none_or(|cluster| self.cluster.as_ref() == Some(cluster));
         entry.bundle_digest == self.digest && entry.rollback_to == self.rollback_to && is_there
     }
 }
@@ -286,6 +292,7 @@ fn applied(say: &mut Conditions<'_>, bundle: &BundleFacts, gate: &HealthGate, me
     }
     say.new.source_revision = Some(bundle.revision.clone());
     say.new.bundle_digest = Some(bundle.digest.clone());
+    say.new.last_apply.clone_from(&bundle.apply);
     say.new.objects = i64::try_from(bundle.objects).ok();
     say.new.inventories.clone_from(&bundle.inventories);
     say.new.notes = bundle.notes.as_deref().map(|notes| beginning(notes, LONGEST_NOTES));
@@ -387,13 +394,33 @@ impl Conditions<'_> {
         )
     }
 
+    /// Where a revision was that is gone back to, when that is elsewhere: it is delivered to where the Release is now.
+    fn was_elsewhere(&self, rollback: &RollbackStatus) -> String {
+        let here = self.new.history.first().and_then(|newest| newest.cluster_ref.as_ref());
+        match (&rollback.cluster_ref, here) {
+            (Some(then), Some(here)) if then != here => {
+                let name = |cluster: &ClusterReference| {
+                    let namespace = cluster.namespace.as_ref().map(|namespace| format!("{namespace}/"));
+                    format!("{}{}", namespace.unwrap_or_default(), cluster.name)
+                };
+                format!(
+                    "; it was on the Cluster {}, and goes to {}, which spec.clusterRef names now",
+                    name(then),
+                    name(here)
+                )
+            }
+            _ => String::new(),
+        }
+    }
+
     /// It was decided to go back.
     fn goes_back(&mut self, rollback: &RollbackStatus) {
         let message = format!(
-            "going back to revision {} ({}), {}",
+            "going back to revision {} ({}), {}{}",
             rollback.revision,
             rollback.source_revision,
-            self.why_back()
+            self.why_back(),
+            self.was_elsewhere(rollback),
         );
         self.clear(&[condition_type::STALLED]);
         self.set(condition_type::READY, ConditionStatus::False, reason::ROLLING_BACK, &message);
@@ -410,7 +437,8 @@ impl Conditions<'_> {
     /// An earlier revision is on the target and healthy.
     fn went_back(&mut self) {
         let Some(rollback) = self.new.rollback.clone() else { return };
-        let (to, source, why) = (rollback.revision, &rollback.source_revision, self.why_back());
+        let (to, source) = (rollback.revision, &rollback.source_revision);
+        let why = format!("{}{}", self.why_back(), self.was_elsewhere(&rollback));
         self.clear(&[condition_type::RECONCILING]);
         if rollback.requested {
             self.clear(&[condition_type::STALLED]);
@@ -470,6 +498,7 @@ fn record(
                 revision,
                 source_revision: bundle.revision.clone(),
                 bundle_digest: bundle.digest.clone(),
+                cluster_ref: bundle.cluster.clone(),
                 target_namespace: Some(bundle.namespace.clone()).filter(|name| !name.is_empty()),
                 rollback_to: bundle.rollback_to,
                 started: Some(now.clone()),
@@ -510,6 +539,7 @@ pub(crate) fn owned(status: &ReleaseStatus) -> Map<String, Value> {
         observer: None,
         observed_bundle_digest: None,
         drifted_objects: Vec::new(),
+        observed_apply: None,
         ..status.clone()
     };
     ours.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
@@ -550,6 +580,7 @@ fn merged(current: &ReleaseStatus, written: &ReleaseStatus) -> ReleaseStatus {
         healthy_objects: current.healthy_objects,
         observer: current.observer.clone(),
         drifted_objects: current.drifted_objects.clone(),
+        observed_apply: current.observed_apply.clone(),
         observed_bundle_digest: current.observed_bundle_digest.clone(),
         ..written.clone()
     };

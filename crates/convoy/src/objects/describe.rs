@@ -219,7 +219,7 @@ impl Page {
 
     fn history(&mut self, history: Option<&Value>) {
         let Some(history) = history.and_then(Value::as_array).filter(|all| !all.is_empty()) else { return };
-        let mut table = Table::new(&["REVISION", "OUTCOME", "SOURCE", "AGE", "MESSAGE"]);
+        let mut table = Table::new(&["REVISION", "OUTCOME", "SOURCE", "CLUSTER", "AGE", "MESSAGE"]);
         for entry in history {
             let of = |name: &str| entry.get(name).map(plain).unwrap_or_default();
             let outcome = match of("outcome").as_str() {
@@ -231,6 +231,7 @@ impl Page {
                 of("revision").into(),
                 outcome,
                 of("sourceRevision").into(),
+                entry.pointer("/clusterRef/name").map(plain).unwrap_or_default().into(),
                 self.age(&of("started")).into(),
                 one_line(&of("message")).into(),
             ]);
@@ -316,7 +317,7 @@ mod tests {
                 "conditions": [{"type": "Ready", "status": "False", "reason": "ApplyRejected",
                     "lastTransitionTime": "2026-01-01T00:50:00Z", "message": "two\nlines\u{1b}[31m"}],
                 "history": [{"revision": 2, "outcome": "Failed", "sourceRevision": "1.1.0",
-                    "started": "2026-01-01T00:55:00Z"}],
+                    "clusterRef": {"name": "here"}, "started": "2026-01-01T00:55:00Z"}],
             },
         });
         let inventory = json!({"spec": {"clusterRef": {"name": "here"}, "entries": [

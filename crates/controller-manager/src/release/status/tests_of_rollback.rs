@@ -232,3 +232,46 @@ fn whatever_it_says_it_says_once() {
         assert_eq!(owned(&second), owned(&first), "{reached:?}");
     }
 }
+
+#[test]
+fn a_revision_that_was_on_another_cluster_says_where_it_goes() {
+    let on = |name: &str, facts: BundleFacts| {
+        let cluster = Some(convoy_api::ClusterReference { name: name.to_owned(), namespace: None });
+        BundleFacts { cluster, ..facts }
+    };
+    let applied = |bundle: BundleFacts, course: Course| Reached::Applied {
+        bundle,
+        gate: HealthGate::Open,
+        message: "2 created".to_owned(),
+        course,
+    };
+    let look = |old: &ReleaseStatus, reached: &Reached, second: i64| {
+        next(
+            &Release::default(),
+            old,
+            reached,
+            &WriterStatus::default(),
+            Timestamp::from_second(second).unwrap(),
+        )
+    };
+    let first = applied(on("a", bundle("x", None)), Course::default());
+    let status = look(&ReleaseStatus::default(), &first, 1);
+    // The same bundle elsewhere is another delivery.
+    let status = look(&status, &applied(on("b", bundle("x", None)), Course::default()), 2);
+    let status = look(&status, &applied(on("b", bundle("y", None)), Course::default()), 3);
+    let shown: Vec<_> = status
+        .history
+        .iter()
+        .map(|entry| (entry.revision, entry.cluster_ref.as_ref().unwrap().name.as_str()))
+        .collect();
+    assert_eq!(shown, [(3, "b"), (2, "b"), (1, "a")]);
+    for (to, text) in [(1, Some("it was on the Cluster a, and goes to b")), (2, None)] {
+        let entry = status.history.iter().find(|entry| entry.revision == to).unwrap();
+        let rollback = RollbackStatus { requested: true, ..convoy_prepare::back_to(entry, "") };
+        let course = Course { failure: None, rollback: Some(Box::new(rollback)) };
+        let back = look(&status, &applied(on("b", bundle("x", Some(to))), course), 4);
+        let message = &find_condition(&back.conditions, "Ready").unwrap().message;
+        assert_eq!(message.contains("Cluster"), text.is_some(), "{message}");
+        assert!(text.is_none_or(|text| message.contains(text)), "{message}");
+    }
+}
