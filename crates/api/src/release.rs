@@ -120,15 +120,16 @@ pub enum FailureAction {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseSource {
+    // All Releases are kept in memory, and most are of Git: the others take room only where they are.
     /// A folder of a Git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
     /// A chart of a Helm repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub helm: Option<HelmSource>,
+    pub helm: Option<Box<HelmSource>>,
     /// An artifact of an OCI registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub oci: Option<OciSource>,
+    pub oci: Option<Box<OciSource>>,
 }
 
 /// A folder of a Git repository.

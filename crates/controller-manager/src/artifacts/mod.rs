@@ -43,7 +43,7 @@ impl Wanted {
         let beside = |name: &str| StoreKey::new(release.namespace.as_str(), name);
         if let Some(oci) = &source.oci {
             let registry = beside(&oci.registry_ref.name);
-            return Some(Wanted::Artifact { registry, source: oci.clone() });
+            return Some(Wanted::Artifact { registry, source: (**oci).clone() });
         }
         let helm = source.helm.as_ref()?;
         Some(Wanted::Chart {
