@@ -334,7 +334,7 @@ mod tests {
             "Revision:         1.0.0\nTried:            1.1.0\n",
             "Objects:          2, 1 healthy\n",
             "  Ready   False    ApplyRejected   10m   two lines [31m\n",
-            "  2          Failed    1.1.0    5m\n",
+            "  2          Failed    1.1.0    here      5m\n",
             "On the Cluster here, 2 objects:\n",
             "  Deployment.apps   web         b\n",
         ] {
