@@ -34,19 +34,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             workspace::target_dir()?.join("release").join("convoy")
         }
     };
-    let mut command = workspace::program(&cargo);
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "convoy-helm",
-        "--example",
-        "bench_helm",
-        "--",
-    ]);
+    let mut command = workspace::helm_example("bench_helm");
     command.arg(kubernetes::bin_dir()?.join("helm")).arg(convoy);
     command.arg(std::path::absolute(&arguments.folder)?).arg(arguments.rounds.to_string());
-    let status = command.current_dir(workspace::root()).status().context("could not run cargo")?;
+    let status = command.status().context("could not run cargo")?;
     Ok(status.success())
 }

@@ -35,8 +35,7 @@ pub(crate) struct Arguments {
 /// Builds helm and the program, runs it, and answers with whether all outputs are equal.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     kubernetes::build_named(&["helm-resident"])?;
-    let mut command = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"));
-    command.args(["run", "--quiet", "--release", "--package", "convoy-helm", "--example", "helm_diff", "--"]);
+    let mut command = workspace::helm_example("helm_diff");
     command.arg(format!("--helm={}", kubernetes::bin_dir()?.join("helm-resident").display()));
     command.arg(format!("--jobs={}", arguments.jobs));
     command.arg(format!("--variants={}", arguments.variants.join(",")));
@@ -48,7 +47,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         command.arg("--verbose");
     }
     let folder = std::path::absolute(&arguments.folder)?;
-    let status =
-        command.arg(folder).current_dir(workspace::root()).status().context("could not run cargo")?;
+    let status = command.arg(folder).status().context("could not run cargo")?;
     Ok(status.success())
 }

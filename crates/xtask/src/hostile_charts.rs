@@ -18,18 +18,8 @@ pub(crate) struct Arguments {
 
 /// Builds the program, runs it, and answers with whether each render ended as it has to.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
-    let mut command = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"));
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "convoy-helm",
-        "--example",
-        "hostile_charts",
-        "--",
-    ]);
+    let mut command = workspace::helm_example("hostile_charts");
     command.arg(arguments.renders.to_string()).args(&arguments.only);
-    let status = command.current_dir(workspace::root()).status().context("could not run cargo")?;
+    let status = command.status().context("could not run cargo")?;
     Ok(status.success())
 }
