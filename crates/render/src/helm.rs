@@ -426,18 +426,10 @@ mod tests {
         let artifact = Artifact::new("main@sha1:1", files.collect());
         let target = TargetFacts { kubernetes_version: "v1.36.2".to_owned(), ..TargetFacts::default() };
         let input = RenderInput {
-            artifact: &artifact,
-            path: "c",
-            render: None,
             values_from,
             release_name: "rel",
             namespace: "prod",
-            target: &target,
-            seed: b"",
-            salt: b"",
-            now: jiff::Timestamp::UNIX_EPOCH,
-            charts: None,
-            stop: None,
+            ..RenderInput::plain(&artifact, "c", &target)
         };
         render(&Folder::find(&artifact, "c")?, spec, &input)
     }
@@ -555,18 +547,10 @@ mod tests {
             asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 3
         });
         let input = RenderInput {
-            artifact: &artifact,
-            path: "c",
-            render: None,
-            values_from: &[],
             release_name: "rel",
             namespace: "prod",
-            target: &target,
-            seed: b"",
-            salt: b"",
-            now: jiff::Timestamp::UNIX_EPOCH,
-            charts: None,
             stop: Some(&stop),
+            ..RenderInput::plain(&artifact, "c", &target)
         };
         let error = crate::render(&input).unwrap_err();
         assert_eq!(error, RenderError::Stopped { folder: "c".to_owned(), seconds: 7 });

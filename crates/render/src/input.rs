@@ -48,6 +48,26 @@ pub struct RenderInput<'a> {
     pub stop: Option<&'a Stop>,
 }
 
+impl<'a> RenderInput<'a> {
+    /// A folder of an artifact for a target, with nothing of a Release's spec, and no randomness.
+    pub fn plain(artifact: &'a Artifact, path: &'a str, target: &'a TargetFacts) -> Self {
+        Self {
+            artifact,
+            path,
+            render: None,
+            values_from: &[],
+            release_name: "",
+            namespace: "",
+            target,
+            seed: b"",
+            salt: b"",
+            now: Timestamp::UNIX_EPOCH,
+            charts: None,
+            stop: None,
+        }
+    }
+}
+
 /// When a render ends before it is done: how long it may take, and whether it is over.
 #[derive(Clone)]
 pub struct Stop {

@@ -22,18 +22,9 @@ fn rendered(files: &[(&str, &str)], path: &str) -> Result<Vec<String>, String> {
     let target =
         TargetFacts { kubernetes_version: "v1.36.0".to_owned(), api_versions: ["v1".to_owned()].into() };
     let bundle = render(&RenderInput {
-        artifact: &artifact,
-        path,
-        render: None,
-        values_from: &[],
         release_name: "web",
         namespace: "prod",
-        target: &target,
-        seed: b"",
-        salt: b"",
-        now: jiff::Timestamp::UNIX_EPOCH,
-        charts: None,
-        stop: None,
+        ..RenderInput::plain(&artifact, path, &target)
     });
     let name = |object: &convoy_render::RenderedObject| {
         object.object["metadata"]["name"].as_str().unwrap().to_owned()

@@ -30,18 +30,9 @@ fn rendered(path: &str) -> Result<Bundle, RenderError> {
     let target =
         TargetFacts { kubernetes_version: "v1.36.0".to_owned(), api_versions: ["v1".to_owned()].into() };
     render(&RenderInput {
-        artifact: &artifact,
-        path,
-        render: None,
-        values_from: &[],
         release_name: "web",
         namespace: "prod",
-        target: &target,
-        seed: b"",
-        salt: b"",
-        now: jiff::Timestamp::UNIX_EPOCH,
-        charts: None,
-        stop: None,
+        ..RenderInput::plain(&artifact, path, &target)
     })
 }
 
