@@ -78,7 +78,7 @@ pub struct Stop {
 
 impl Stop {
     /// With a question that is asked a thousand times a second or so: has the time run out, or does nobody want the render
-    /// any more? When it says yes the render ends within 50 ms.
+    /// any more? When it says yes the render ends soon; docs/src/helm-charts.md says how soon.
     pub fn new(limit: Duration, is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { limit, is_over: Arc::new(is_over) }
     }
