@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::{kubernetes, workspace};
+use crate::{helm_example, kubernetes, workspace};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             workspace::target_dir()?.join("release").join("convoy")
         }
     };
-    let mut command = workspace::helm_example("bench_helm");
+    let mut command = helm_example::command("bench_helm");
     command.arg(kubernetes::bin_dir()?.join("helm")).arg(convoy);
     command.arg(std::path::absolute(&arguments.folder)?).arg(arguments.rounds.to_string());
     let status = command.status().context("could not run cargo")?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::{kubernetes, workspace};
+use crate::{helm_example, kubernetes};
 
 /// What to compare.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 /// Builds helm and the program, runs it, and answers with whether all outputs are equal.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     kubernetes::build_named(&["helm-resident"])?;
-    let mut command = workspace::helm_example("helm_diff");
+    let mut command = helm_example::command("helm_diff");
     command.arg(format!("--helm={}", kubernetes::bin_dir()?.join("helm-resident").display()));
     command.arg(format!("--jobs={}", arguments.jobs));
     command.arg(format!("--variants={}", arguments.variants.join(",")));

@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 
-use crate::workspace;
+use crate::helm_example;
 
 /// What to render.
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 
 /// Builds the program, runs it, and answers with whether each render ended as it has to.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
-    let mut command = workspace::helm_example("hostile_charts");
+    let mut command = helm_example::command("hostile_charts");
     command.arg(arguments.renders.to_string()).args(&arguments.only);
     let status = command.status().context("could not run cargo")?;
     Ok(status.success())

@@ -4,6 +4,7 @@
 
 mod bench_helm;
 mod helm_diff;
+mod helm_example;
 mod hostile_charts;
 mod kubernetes;
 mod proofs;

@@ -33,11 +33,3 @@ pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
 pub(crate) fn program(name: &str) -> Command {
     Command::new(name)
 }
-
-/// An example of convoy-helm, built for release and run in the workspace's folder; its arguments follow.
-pub(crate) fn helm_example(name: &str) -> Command {
-    let mut command = program(std::env::var("CARGO").as_deref().unwrap_or("cargo"));
-    command.args(["run", "--quiet", "--release", "--package", "convoy-helm", "--example", name, "--"]);
-    command.current_dir(root());
-    command
-}
