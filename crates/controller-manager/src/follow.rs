@@ -306,6 +306,15 @@ mod tests {
         ShardNews { ready: owned(ready), lost: owned(lost) }
     }
 
+    fn connected(ownership: &Arc<dyn Ownership>) -> Connected {
+        let target = Target::over(Arc::new(Nowhere), Arc::clone(ownership));
+        let capabilities = Arc::new(Capabilities::default());
+        let made_of = (String::new(), String::new());
+        let bare = target.clone();
+        let pacer = Pacer::unlimited(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)));
+        Connected { target, bare, pacer, capabilities, made_of }
+    }
+
     impl Follower {
         fn depths(&self) -> (usize, usize) {
             (self.queues.clusters.depth().0, self.queues.releases.depth().0)
@@ -317,13 +326,7 @@ mod tests {
                 let Ok(ownership) = self.duties.begin(shard) else { continue };
                 let name = cluster_of_shard(shard);
                 let cluster = StoreKey::new("team", name.as_str());
-                let target = Target::over(Arc::new(Nowhere), Arc::clone(&ownership));
-                let capabilities = Arc::new(Capabilities::default());
-                let made_of = (String::new(), String::new());
-                let bare = target.clone();
-                let pacer = Pacer::unlimited(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)));
-                let connected = Connected { target, bare, pacer, capabilities, made_of };
-                self.targets.put(cluster.clone(), &connected, &ownership);
+                self.targets.put(cluster.clone(), &connected(&ownership), &ownership);
                 let cause = Cause::of(&Cluster::default());
                 let contact =
                     Contact { cause, outcome: Outcome::Suspended, until: Default::default(), failures: 0 };
@@ -389,5 +392,16 @@ mod tests {
             follower.duties.begin(1).is_err() && slow.epoch() == 0,
             "the guard stays one of the old term"
         );
+    }
+
+    #[tokio::test]
+    async fn what_targets_serve_is_kept_once_for_all_that_serve_the_same() {
+        let follower = follower();
+        follower.follow(&news(&[(0, 0)], &[]));
+        let ownership = follower.duties.begin(0).unwrap();
+        let kept = ["a", "b"].map(|name| {
+            follower.targets.put(StoreKey::new("team", name), &connected(&ownership), &ownership)
+        });
+        assert!(Arc::ptr_eq(&kept[0], &kept[1]), "the controller of Clusters keeps what it is given");
     }
 }

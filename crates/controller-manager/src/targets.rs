@@ -67,15 +67,22 @@ impl Targets {
         self.connected.read().get(cluster).map(|connected| connected.under(ownership))
     }
 
-    /// Keeps a target, unless its shard was lost meanwhile: then nobody would take it away again.
-    pub(crate) fn put(&self, cluster: StoreKey, connected: &Connected, ownership: &Arc<dyn Ownership>) {
+    /// Keeps a target, unless its shard was lost meanwhile: then nobody would take it away again. Gives what it serves,
+    /// as it is kept.
+    pub(crate) fn put(
+        &self,
+        cluster: StoreKey,
+        connected: &Connected,
+        ownership: &Arc<dyn Ownership>,
+    ) -> Arc<Capabilities> {
         let mut all = self.connected.write();
+        let capabilities = shared(&all, Arc::clone(&connected.capabilities));
         if ownership.check().is_ok() {
             let unowned: Arc<dyn Ownership> = Arc::new(Unowned { shard: ownership.shard() });
-            let mut connected = connected.under(&unowned);
-            connected.capabilities = shared(&all, connected.capabilities);
-            all.insert(cluster, connected);
+            let connected = connected.under(&unowned);
+            all.insert(cluster, Connected { capabilities: Arc::clone(&capabilities), ..connected });
         }
+        capabilities
     }
 
     pub(crate) fn remove(&self, cluster: &StoreKey) {

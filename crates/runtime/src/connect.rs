@@ -6,11 +6,11 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Client;
-use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::timeout::TimeoutLayer;
 
 use crate::Pacer;
+use crate::http_stack::http_stack;
 use crate::kubeconfig::{KubeconfigRefused, parse_trusted, parse_untrusted};
 use crate::rate::PaceLayer;
 
@@ -157,12 +157,10 @@ fn finish(
 ) -> Result<Client, ConnectError> {
     crate::install_tls_provider();
     config.connect_timeout = Some(CONNECT_DEADLINE);
-    // Who repeats a request must look first whether it still may: the queues do.
-    config.default_retry = false;
     if let Ok(value) = HeaderValue::from_str(&identity.user_agent()) {
         config.headers.push((USER_AGENT, value));
     }
-    let builder = ClientBuilder::try_from(config).map_err(|error| ConnectError::Tls(Box::new(error)))?;
+    let builder = http_stack(&config).map_err(|error| ConnectError::Tls(Box::new(error)))?;
     let builder = builder.with_layer(&TimeoutLayer::new(REQUEST_DEADLINE));
     Ok(match pacer {
         Some(pacer) => builder.with_layer(&PaceLayer(pacer)).build(),

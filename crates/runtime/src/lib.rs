@@ -20,6 +20,7 @@ mod clock;
 mod connect;
 mod health;
 mod host_writer;
+mod http_stack;
 pub mod kubeconfig;
 pub mod leases;
 mod looked;

@@ -152,9 +152,8 @@ impl Clusters {
                 let capabilities = Arc::new(capabilities);
                 let is_news =
                     is_back || known.is_none_or(|known| known.capabilities.digest != capabilities.digest);
-                let capabilities_of = Arc::clone(&capabilities);
-                let connected = Connected { target, bare, pacer, capabilities: capabilities_of, made_of };
-                self.targets.put(key.clone(), &connected, ownership);
+                let connected = Connected { target, bare, pacer, capabilities, made_of };
+                let capabilities = self.targets.put(key.clone(), &connected, ownership);
                 if is_news {
                     tracing::info!(cluster = %key, version = capabilities.version, "in contact");
                     self.wake_releases(key);
