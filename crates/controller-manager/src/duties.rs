@@ -74,6 +74,24 @@ impl Duties {
         self.open.write().extend(gained.iter().map(|(shard, epoch)| (*shard, *epoch)));
     }
 
+    /// Those of the terms that were gained after which nobody wrote an object of the shard: `writers` have written, as shards
+    /// and epochs. The others are acquired anew in a later epoch, and no work begins for them before.
+    pub(crate) fn latest(
+        &self,
+        gained: &OwnedShards,
+        writers: impl Iterator<Item = (i64, i64)>,
+    ) -> OwnedShards {
+        let mut latest = gained.clone();
+        for (shard, epoch) in writers {
+            let (Ok(shard), Ok(epoch)) = (u32::try_from(shard), u64::try_from(epoch)) else { continue };
+            if gained.get(&shard).is_some_and(|own| *own < epoch) {
+                latest.remove(&shard);
+                self.shards.saw_epoch(shard, epoch);
+            }
+        }
+        latest
+    }
+
     /// Takes note of who wrote an object last. Says whether that was in a later term than ours: then we
     /// should not work, and the lease is acquired anew.
     pub(crate) fn is_outdated(&self, ownership: &dyn Ownership, (shard, epoch): (i64, i64)) -> bool {

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use convoy_api::{Cluster, GitRepository, HelmRegistry, OCIRegistry, Release, ReleaseInventory};
-use convoy_runtime::{LookedShards, ShardNews, Sharded, Shutdown, Store, StoreKey, WorkQueue, store_key};
+use convoy_runtime::{
+    LookedShards, OwnedShards, ShardNews, Sharded, Shutdown, Store, StoreKey, WorkQueue, store_key,
+};
 
 use crate::artifacts::Wanted;
 use crate::cluster::Contacts;
@@ -73,10 +75,22 @@ impl Follower {
             self.let_go();
         }
         if !news.ready.is_empty() {
-            tracing::info!(shards = ?news.ready.keys().collect::<Vec<_>>(), "work begins for these shards");
-            self.duties.open(&news.ready);
-            self.queue_all(&news.ready.keys().copied().collect());
+            let ready = self.latest(&news.ready);
+            tracing::info!(shards = ?ready.keys().collect::<Vec<_>>(), "work begins for these shards");
+            self.duties.open(&ready);
+            self.queue_all(&ready.keys().copied().collect());
         }
+    }
+
+    /// The terms that are the latest of which any object of their shards tells. A lease that was made anew counts from 0, and
+    /// each object tells only of its own last writer: without this, work on one object would begin before another
+    /// object was looked at that knows better.
+    fn latest(&self, gained: &OwnedShards) -> OwnedShards {
+        let releases = self.stores.releases.filter(|_| true).into_iter();
+        let statuses = releases.filter_map(|release| release.status.as_ref()?.controller.clone());
+        let inventories = self.stores.inventories.filter(|_| true).into_iter();
+        let inventories = inventories.filter_map(|inventory| inventory.spec.writer.clone());
+        self.duties.latest(gained, statuses.chain(inventories).map(|by| (by.shard, by.epoch)))
     }
 
     /// Takes away what is kept for shards that are not open.
@@ -142,10 +156,11 @@ impl Follower {
 mod tests {
     use std::num::NonZeroU32;
 
+    use convoy_api::WriterStatus;
     use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, Transport};
     use convoy_prepare::Preparer;
     use convoy_render::RenderStore;
-    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, OwnedShards, Pacer, Shards};
+    use convoy_runtime::{Backoff, Clock, ManualClock, Metrics, Pacer, Shards};
     use convoy_source::{Fetcher, FetcherOptions};
     use http::{Request, Response};
     use jiff::Timestamp;
@@ -403,5 +418,18 @@ mod tests {
             follower.targets.put(StoreKey::new("team", name), &connected(&ownership), &ownership)
         });
         assert!(Arc::ptr_eq(&kept[0], &kept[1]), "the controller of Clusters keeps what it is given");
+    }
+
+    #[tokio::test]
+    async fn i5_no_work_begins_in_a_term_after_which_any_object_of_the_shard_was_written() {
+        let mut follower = follower();
+        let by = WriterStatus { shard: 1, epoch: 3, ..WriterStatus::default() };
+        let mut written = ReleaseInventory::default();
+        written.spec.writer = Some(by);
+        follower.stores.inventories = Store::of([written]);
+        follower.follow(&news(&[(0, 2), (1, 2)], &[]));
+        assert!(follower.duties.is_open(0) && !follower.duties.is_open(1));
+        follower.follow(&news(&[(1, 4)], &[(1, 2)]));
+        assert!(follower.duties.is_open(1));
     }
 }

@@ -59,7 +59,9 @@ fn connector(config: &Config) -> Result<TimeoutConnector<HttpsConnector<HttpConn
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into();
-        let name = name.map_err(|error| kube::Error::RustlsTls(kube::client::RustlsTlsError::InvalidServerName(error)))?;
+        let name = name.map_err(|error| {
+            kube::Error::RustlsTls(kube::client::RustlsTlsError::InvalidServerName(error))
+        })?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let mut plain = HttpConnector::new();

@@ -122,10 +122,13 @@ impl Process {
                 owned.iter().filter(|(shard, _)| !known.contains_key(shard)).map(|(a, b)| (*a, *b)).collect();
             let mut has_failed = false;
             for (shard, epoch) in gained {
-                if self.list_shard(shard, true).await {
-                    self.open.lock().insert(shard, epoch);
-                } else {
+                if !self.list_shard(shard, true).await {
                     has_failed = true;
+                } else if let Some(later) = self.later_epoch(shard, epoch) {
+                    self.drop_shard(shard);
+                    self.shards.saw_epoch(shard, later);
+                } else {
+                    self.open.lock().insert(shard, epoch);
                 }
             }
             let changed = changes.changed();
@@ -137,6 +140,14 @@ impl Process {
                 return;
             }
         }
+    }
+
+    /// The epoch after this one in which an object of the shard was written, as `convoy-controller-manager`'s `Follower`
+    /// looks for it.
+    fn later_epoch(&self, shard: u32, epoch: u64) -> Option<u64> {
+        let view = self.view.lock();
+        let written = view.values().filter_map(|release| release.latest_epoch(self.kind(), shard));
+        written.max().filter(|written| *written > epoch)
     }
 
     fn drop_shard(&self, shard: u32) {
