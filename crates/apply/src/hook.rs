@@ -241,6 +241,11 @@ enum End {
     Failed(String),
 }
 
+/// Whether an object, a Job or a Pod, has ended, well or not.
+pub fn has_ended(object: &Value) -> bool {
+    matches!(object["kind"].as_str(), Some("Job" | "Pod")) && !matches!(end_of(object), End::Running(_))
+}
+
 /// Whether a Job or a Pod has ended.
 fn end_of(object: &Value) -> End {
     let status = &object["status"];
@@ -307,6 +312,7 @@ mod tests {
         ];
         for (object, want) in table {
             assert_eq!(end_of(&object), want, "{object}");
+            assert_eq!(has_ended(&object), !matches!(want, End::Running(_)), "{object}");
         }
     }
 }

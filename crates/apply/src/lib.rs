@@ -22,7 +22,7 @@ pub use capabilities::Capabilities;
 pub use classify::{Class, RequestError, RequestErrors};
 pub use convoy_shard::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
-pub use hook::{HookOptions, HookSeen, Made};
+pub use hook::{HookOptions, HookSeen, Made, has_ended};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, ServiceAccount, Target};
 pub use transport::{Pace, Transport, over_client};

@@ -29,6 +29,11 @@ impl ObserverLeases {
         self.leases.missing_for(shard).filter(|gap| *gap > self.patience)
     }
 
+    /// Whether nobody has observed a shard for longer than a takeover takes.
+    pub(crate) fn is_missing(&self, shard: u32) -> bool {
+        self.gap(shard).is_some()
+    }
+
     /// What a Release that waits for health is to say when nobody observes it: what was seen last may not
     /// be true any more.
     pub(crate) fn gate(&self, shard: u32, now: Timestamp) -> Option<HealthGate> {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{InventoryEntry, ReleaseInventory, apply_name};
+use convoy_api::{DeliveryProgress, HookState, InventoryEntry, ReleaseInventory, apply_name};
+use convoy_plan::runs_to_an_end;
 use convoy_runtime::StoreKey;
 
 use crate::seen::{Owned, Rules, Seen};
@@ -89,6 +90,8 @@ pub(crate) struct Tracked {
     /// Empty while an apply is under way.
     pub(crate) digest: String,
     pub(crate) resource_version: String,
+    /// A running hook made it: it has no health and no drift, but it is told when it ends.
+    pub(crate) is_hook: bool,
     /// When the entry came to be as it is.
     pub(crate) since: Duration,
     pub(crate) baseline: Baseline,
@@ -163,9 +166,13 @@ impl Model {
         let mut has_new_kind = false;
         let mut delivered = Delivered::default();
         let mut stale = BTreeSet::new();
+        let runs_hook = parts.iter().filter_map(|part| part.spec.delivery.as_ref()).any(has_running_hook);
         // What is gone is not wanted; its entry only stays in case that a late request makes it again. What a hook
-        // made has had its time.
-        let is_watched = |entry: &&InventoryEntry| !entry.gone && !entry.hook;
+        // made is looked at while one runs, to tell who waits that it has ended; after that it has had its time.
+        let is_watched = |entry: &&InventoryEntry| {
+            let is_awaited = || runs_hook && runs_to_an_end(&entry.group, &entry.kind);
+            !entry.gone && (!entry.hook || is_awaited())
+        };
         for entry in parts.iter().flat_map(|part| &part.spec.entries).filter(is_watched) {
             let kind = self.kind_of(entry);
             let id = (kind, (entry.namespace.clone(), entry.name.clone()));
@@ -389,8 +396,8 @@ impl KindState {
 
 impl Tracked {
     fn is_same_apply(&self, other: &Self) -> bool {
-        (&self.uid, &self.digest, &self.resource_version)
-            == (&other.uid, &other.digest, &other.resource_version)
+        (&self.uid, &self.digest, &self.resource_version, self.is_hook)
+            == (&other.uid, &other.digest, &other.resource_version, other.is_hook)
     }
 
     /// Whether the target has confirmed the object.
@@ -430,11 +437,16 @@ impl Live {
     }
 }
 
+fn has_running_hook(delivery: &DeliveryProgress) -> bool {
+    delivery.hooks.iter().any(|run| run.state == HookState::Running)
+}
+
 fn tracked(entry: &InventoryEntry, now: Duration) -> Tracked {
     Tracked {
         uid: entry.uid.clone(),
         digest: entry.digest.clone(),
         resource_version: entry.resource_version.clone(),
+        is_hook: entry.hook,
         since: now,
         baseline: Baseline::None,
     }

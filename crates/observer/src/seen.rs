@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use convoy_api::{IgnoreRule, Release, field_manager};
+use convoy_apply::has_ended;
 use convoy_health::{Health, health_of};
 use convoy_plan::{LeftAlone, ObjectKey, field_of, names_item, remove_field};
 use jiff::Timestamp;
@@ -17,6 +18,8 @@ pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) health: Health,
+    /// A Job or a Pod that has ended.
+    pub(crate) has_ended: bool,
     pub(crate) owned: Owned,
     /// Somebody else wrote, other than to a subresource, after convoy last did.
     pub(crate) is_written_by_others: bool,
@@ -122,6 +125,7 @@ pub(crate) fn look_with(object: &Value, now: Timestamp, rules: Option<&Rules>) -
         uid: text("/metadata/uid"),
         resource_version: text("/metadata/resourceVersion"),
         health: health_of(object, now),
+        has_ended: has_ended(object),
         owned,
         is_written_by_others: others_time > own_time,
         last_writer,

@@ -70,12 +70,12 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, mode: DriftMode, now: Dur
     if let Some(why) = &model.unreachable {
         return Some(unreachable(why, is_compared));
     }
-    let judged: Vec<Judged> =
-        delivered.objects.iter().map(|(id, tracked)| judge_one(model, id, tracked, now)).collect();
+    let objects = delivered.objects.iter().filter(|(_, tracked)| !tracked.is_hook);
+    let judged: Vec<Judged> = objects.map(|(id, tracked)| judge_one(model, id, tracked, now)).collect();
     let look_again = judged.iter().any(|object| object.is_waiting).then_some(LAG);
     let is_all_seen = judged.iter().all(|object| object.is_seen);
     Some(Verdict {
-        healthy: healthy(&judged),
+        healthy: with_hooks(healthy(&judged), ended_hooks(model, delivered, now)),
         drifted: is_compared.then(|| drifted(&judged)),
         drifted_objects: match is_compared {
             true => {
@@ -186,6 +186,26 @@ fn healthy(judged: &[Judged]) -> Finding {
         State::Degraded => (ConditionStatus::False, reason::DEGRADED),
     };
     Finding { status, reason, message: summary.message }
+}
+
+/// How many objects of hooks have ended while a hook is waited for.
+fn ended_hooks(model: &Model, delivered: &Delivered, now: Duration) -> usize {
+    let has_ended = |((kind, object), tracked): &(&(WatchedKind, ObjectName), &Tracked)| {
+        let view = model.view(kind, object, now);
+        // Another uid, or none yet: it is that of an earlier run.
+        tracked.is_hook && matches!(view, View::Present(seen) if seen.has_ended && seen.uid == tracked.uid)
+    };
+    delivered.objects.iter().filter(has_ended).count()
+}
+
+/// Says it, so that the status changes and who waits for the hook looks: it is no part of the health.
+fn with_hooks(finding: Finding, ended: usize) -> Finding {
+    match ended {
+        0 => finding,
+        ended => {
+            Finding { message: format!("{}; hooks that have ended: {ended}", finding.message), ..finding }
+        }
+    }
 }
 
 fn drifted(judged: &[Judged]) -> Finding {

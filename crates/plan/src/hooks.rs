@@ -146,7 +146,12 @@ impl Hook {
 
 /// Whether an object runs to an end.
 pub(crate) fn ends(key: &ObjectKey) -> bool {
-    matches!((key.group.as_str(), key.kind.as_str()), ("batch", "Job") | ("", "Pod"))
+    runs_to_an_end(&key.group, &key.kind)
+}
+
+/// Whether objects of a kind run to an end, which a hook waits for.
+pub fn runs_to_an_end(group: &str, kind: &str) -> bool {
+    matches!((group, kind), ("batch", "Job") | ("", "Pod"))
 }
 
 /// A Job that goes by itself as soon as it has ended might go unseen.

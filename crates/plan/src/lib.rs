@@ -33,7 +33,7 @@ pub use adoption::{HelmRelease, taken_over};
 pub use changes::{Changes, FieldChange, Mask, Masked};
 pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;
-pub use hooks::{DeletePolicies, Hook, RenderedHook};
+pub use hooks::{DeletePolicies, Hook, RenderedHook, runs_to_an_end};
 pub use inventory::{Entry, Fate};
 pub use key::{ObjectKey, ObjectRef};
 pub use kinds::{KindFact, Kinds};

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::Releases;
 use super::delete::Deletion;
 use super::deliver::DeliveryFailure;
-use super::hooks::{HookEnd, HookWork, failure_of_hook, until_next_look};
+use super::hooks::{HookEnd, HookWork, failure_of_hook};
 use super::inventory::{Inventory, InventoryId};
 use crate::host::{HostError, in_words};
 use crate::targets::Connected;
@@ -153,7 +153,7 @@ impl Releases {
                                 event.as_str(),
                                 hook.apply.target
                             );
-                            let wait = until_next_look(since, self.clock.now());
+                            let wait = self.until_next_look(removal.release, since);
                             return Ok(Some(Deletion::Waits { message, wait }));
                         }
                         HookEnd::Failed(failure) if failure.is_not_owner() => {

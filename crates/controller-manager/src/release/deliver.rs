@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::decide::HealthGate;
-use super::hooks::{HookEnd, HookWork, failure_of_hook, until_next_look};
+use super::hooks::{HookEnd, HookWork, failure_of_hook};
 use super::inventory::{Inventory, InventoryId};
 use super::late::objects_of;
 use super::{Look, Releases};
@@ -212,7 +212,7 @@ impl Releases {
                             let (objects, inventories) = (objects_of(&before), inventory.names());
                             let step = format!("the {} hook {}", event.as_str(), hook.apply.target);
                             let message = format!("waiting for {step} to end: {message}");
-                            let next = until_next_look(since, self.clock.now());
+                            let next = self.until_next_look(delivery.look.release, since);
                             let gate = HealthGate::Waiting { message, remaining: next };
                             let reason = reason::WAITING_FOR_HOOK;
                             let remaining = remaining(&plan);
@@ -347,7 +347,7 @@ impl Releases {
                 remaining: timeout.as_std().saturating_sub(waited),
             }
         };
-        let next = until_next_look(since, now);
+        let next = self.until_next_look(delivery.look.release, since);
         let remaining = remaining(plan);
         Ok(Some(Waiting { step, remaining, reason: reason::WAITING_FOR_HEALTH, gate, next }))
     }

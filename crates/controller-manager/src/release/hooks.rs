@@ -219,9 +219,33 @@ pub(crate) fn failure_of_hook(hook: &Hook, event: HookEvent, message: &str) -> D
     }
 }
 
-/// How long after the begin of a wait to look next when nothing brings a look earlier.
-pub(crate) fn until_next_look(since: Timestamp, now: Timestamp) -> Duration {
-    const SHORTEST: Duration = Duration::from_secs(1);
-    const LONGEST: Duration = Duration::from_secs(15);
-    (now.duration_since(since).unsigned_abs() / 4).clamp(SHORTEST, LONGEST)
+impl Releases {
+    /// How long after the begin of a wait for objects on the target to look next when nothing brings a look earlier.
+    /// What the observer sees of them does: it changes the Release's status.
+    pub(crate) fn until_next_look(&self, release: &Release, since: Timestamp) -> Duration {
+        let shard = self.shard_of(release);
+        let is_observed = self.observers.as_ref().is_none_or(|observers| !observers.is_missing(shard));
+        between_looks(self.clock.now().duration_since(since).unsigned_abs(), is_observed)
+    }
+}
+
+/// With an observer only what it misses waits for the next look: it cannot watch the kind, say.
+fn between_looks(waited: Duration, is_observed: bool) -> Duration {
+    let (part, shortest, longest) = if is_observed { (2, 5, 60) } else { (4, 1, 15) };
+    (waited / part).clamp(Duration::from_secs(shortest), Duration::from_secs(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_told_looks_seldom_and_who_is_not_looks_more_often() {
+        let looks = |is_observed| {
+            [0, 12, 30, 600]
+                .map(|waited| between_looks(Duration::from_secs(waited), is_observed).as_secs_f64())
+        };
+        assert_eq!(looks(true), [5.0, 6.0, 15.0, 60.0]);
+        assert_eq!(looks(false), [1.0, 3.0, 7.5, 15.0]);
+    }
 }

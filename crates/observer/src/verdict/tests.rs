@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_api::{InventoryEntry, ReleaseInventory};
+use convoy_api::{DeliveryProgress, HookRun, HookState, InventoryEntry, ReleaseInventory};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -64,6 +64,16 @@ impl Story {
         for kind in self.model.wanted_kinds().cloned().collect::<Vec<_>>() {
             self.model.watch_started(&kind);
         }
+        self
+    }
+
+    /// An inventory of a delivery whose hook runs, or does not.
+    fn hook(&mut self, state: HookState, entries: &[InventoryEntry]) -> &mut Self {
+        let mut inventory = ReleaseInventory::default();
+        inventory.spec.entries = entries.to_vec();
+        let run = HookRun { state, ..HookRun::default() };
+        inventory.spec.delivery = Some(DeliveryProgress { hooks: vec![run], ..DeliveryProgress::default() });
+        self.model.set_inventories(&self.release, &[&inventory], self.now);
         self
     }
 
@@ -359,4 +369,48 @@ fn rules_that_come_later_take_back_what_they_leave_alone_and_nothing_else() {
         assert!(story.model.set_rules(&story.release.clone(), None));
         story.sees(&changed).is(CHANGED);
     }
+}
+
+#[test]
+fn the_end_of_a_hook_that_is_waited_for_changes_what_is_said_and_nothing_else() {
+    let mut story = settled();
+    let object = entry("ConfigMap", "a", "u1", "d1", "5");
+    let of_hook = |uid: &str| InventoryEntry { hook: true, ..entry("Pod", "migrate", uid, "d", "7") };
+    let pod = |uid: &str, phase: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "status": {"phase": phase},
+            "metadata": {"namespace": "prod", "name": "migrate", "uid": uid, "resourceVersion": "8"},
+        })
+    };
+    let before = story.verdict();
+    let same = |story: &Story| {
+        let now = story.verdict();
+        let of =
+            |verdict: &Verdict| (verdict.healthy.clone(), verdict.drifted.clone(), verdict.healthy_objects);
+        assert_eq!(of(&now), of(&before), "neither its health nor its drift count");
+    };
+    story.hook(HookState::Running, &[object.clone(), of_hook("u9")]);
+    same(&story);
+    story.sees(&pod("u9", "Running")).lists("Pod", &["migrate"]);
+    same(&story);
+    story.sees(&pod("u9", "Failed"));
+    let ended = story.verdict().healthy;
+    assert_eq!(
+        ended,
+        Finding {
+            message: format!("{}; hooks that have ended: 1", before.healthy.message),
+            ..before.healthy.clone()
+        }
+    );
+    // It is begun once more: what is there is of the run before.
+    story.hook(HookState::Running, &[object.clone(), of_hook("")]);
+    same(&story);
+    story.hook(HookState::Running, &[object.clone(), of_hook("u10")]);
+    same(&story);
+    story.sees(&pod("u10", "Succeeded"));
+    assert_eq!(story.verdict().healthy, ended);
+    // It is recorded: nobody waits, and nothing of it is watched.
+    story.hook(HookState::Succeeded, &[object, of_hook("u10")]);
+    same(&story);
+    assert!(story.model.wanted_kinds().all(|kind| kind.kind != "Pod"));
 }
