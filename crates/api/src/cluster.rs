@@ -134,7 +134,8 @@ pub struct ClusterLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20_000))]
     pub burst: Option<u32>,
-    /// Releases of the cluster that are worked on at a time. Default: 8.
+    /// Releases of the cluster that are worked on at a time; those whose requests the cluster does not answer within two
+    /// seconds come on top, up to three times as many. Default: 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 128))]
     pub max_concurrent_applies: Option<u32>,

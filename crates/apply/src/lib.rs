@@ -25,5 +25,5 @@ pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
 pub use hook::{HookOptions, HookSeen, Made, has_ended};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, ServiceAccount, Target};
-pub use transport::{Pace, Transport, over_client};
+pub use transport::{Pace, Patience, Transport, over_client};
 pub use try_out::{TriedOut, TryOptions, try_out};

@@ -4,18 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use convoy_api::{annotation, field_manager, label};
 use convoy_plan::{HelmRelease, Live, LiveObject, ObjectRef, taken_over};
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::transport::{OverClient, Pace, Transport};
+use crate::transport::{OverClient, Pace, Patience, Transport};
 use crate::{Class, NotOwner, Ownership, RequestError};
 
 /// How many requests are under way at a time.
 const CONCURRENCY: usize = 16;
+/// How many of those whose answers take long, and of those of work that has met such ones, beside these.
+const SLOW_CONCURRENCY: usize = 48;
 
 /// Asks for metadata alone: answers stay small, and the content of Secrets stays where it is.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -26,7 +29,9 @@ pub struct Target {
     transport: Arc<dyn Transport>,
     ownership: Arc<dyn Ownership>,
     slots: Arc<Semaphore>,
+    slow_slots: Arc<Semaphore>,
     pace: Option<Arc<dyn Pace>>,
+    patience: Option<Arc<dyn Patience>>,
     acts_as: Option<ServiceAccount>,
     requests: Arc<Requests>,
 }
@@ -129,14 +134,29 @@ impl Target {
 
     /// A target that `transport` reaches; for what is no network.
     pub fn over(transport: Arc<dyn Transport>, ownership: Arc<dyn Ownership>) -> Self {
-        let slots = Arc::new(Semaphore::new(CONCURRENCY));
-        Self { transport, ownership, slots, pace: None, acts_as: None, requests: Arc::default() }
+        Self {
+            transport,
+            ownership,
+            slots: Arc::new(Semaphore::new(CONCURRENCY)),
+            slow_slots: Arc::new(Semaphore::new(SLOW_CONCURRENCY)),
+            pace: None,
+            patience: None,
+            acts_as: None,
+            requests: Arc::default(),
+        }
     }
 
     /// The same target, each of whose requests waits for `pace`.
     #[must_use]
     pub fn paced(self, pace: Arc<dyn Pace>) -> Self {
         Self { pace: Some(pace), ..self }
+    }
+
+    /// The same target for one piece of work: of its requests those that wait long, and those that come after, leave
+    /// their room to other work.
+    #[must_use]
+    pub fn with_patience(self, patience: Arc<dyn Patience>) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// The same target, each of whose requests is made as a service account; none: as who the client is.
@@ -257,9 +277,9 @@ impl Target {
             .header(header::CONTENT_TYPE, content_type)
             .header(header::ACCEPT, "application/json")
             .body(Body::from(object.to_string().into_bytes()));
-        let _slot = self.slots.acquire().await;
+        let slot = self.slot().await;
         self.requests.reads.fetch_add(1, Ordering::Relaxed);
-        self.send(request, Some(at)).await.map(|(_, answer)| answer)
+        self.send(request, Some(at), slot).await.map(|(_, answer)| answer)
     }
 
     async fn written(
@@ -363,7 +383,7 @@ impl Target {
             .body(Body::empty());
         self.admitted().await;
         self.requests.reads.fetch_add(1, Ordering::Relaxed);
-        self.send(request, at).await.map(|(_, answer)| answer)
+        self.send(request, at, None).await.map(|(_, answer)| answer)
     }
 
     async fn write(
@@ -373,7 +393,7 @@ impl Target {
     ) -> Result<(StatusCode, Value), RequestError> {
         let not_owner = |error: NotOwner| RequestError::new(Class::NotOwner, error.to_string());
         // Waiting for a slot and for its turn may take long: ownership is asked after it, right before the request.
-        let _slot = self.slots.acquire().await;
+        let slot = self.slot().await;
         self.admitted().await;
         let _permit = self.ownership.begin().map_err(not_owner)?;
         self.requests.writes.fetch_add(1, Ordering::Relaxed);
@@ -381,14 +401,40 @@ impl Target {
             // First, so that a process that hung after the check gives up before it sends.
             biased;
             () = self.ownership.lost() => Err(not_owner(NotOwner { shard: self.ownership.shard() })),
-            answer = self.send(request, at) => answer,
+            answer = self.send(request, at, slot) => answer,
         }
+    }
+
+    /// A slot for a request: of the slow ones for work that is slow.
+    async fn slot(&self) -> Option<OwnedSemaphorePermit> {
+        let is_slow = self.patience.as_ref().is_some_and(|patience| patience.is_exhausted());
+        let slots = if is_slow { &self.slow_slots } else { &self.slots };
+        // Nobody closes them.
+        Arc::clone(slots).acquire_owned().await.ok()
+    }
+
+    /// The answer to a request; one that waits long gives its slot up as long as there is one for slow ones.
+    async fn answer(
+        &self,
+        request: Request<Body>,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Result<Response<Bytes>, RequestError> {
+        let mut answer = self.transport.send(request);
+        let Some(patience) = &self.patience else { return answer.await };
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = patience.exhausted() => {}
+        }
+        let _slot = slot.map(|slot| Arc::clone(&self.slow_slots).try_acquire_owned().unwrap_or(slot));
+        answer.await
     }
 
     async fn send(
         &self,
         request: http::Result<Request<Body>>,
         at: Option<&ObjectRef>,
+        slot: Option<OwnedSemaphorePermit>,
     ) -> Result<(StatusCode, Value), RequestError> {
         let unfit = |error: &dyn fmt::Display| {
             RequestError::new(Class::Invalid { immutable: false }, error.to_string())
@@ -398,7 +444,7 @@ impl Target {
             let user = HeaderValue::try_from(account.user()).map_err(|error| unfit(&error))?;
             request.headers_mut().insert(IMPERSONATE_USER, user);
         }
-        let response = self.transport.send(request).await?;
+        let response = self.answer(request, slot).await?;
         let (parts, body) = response.into_parts();
         if !parts.status.is_success() {
             return Err(RequestError::of_answer(parts.status, &parts.headers, &body, at.map(|at| &at.key)));

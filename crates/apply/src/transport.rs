@@ -30,6 +30,14 @@ pub trait Pace: Send + Sync + 'static {
     fn admitted(&self) -> BoxFuture<'_, ()>;
 }
 
+/// Is asked about requests that wait long for their answers, so that who makes them leaves room to others.
+pub trait Patience: Send + Sync + 'static {
+    /// Ends when a request that is sent now has waited long.
+    fn exhausted(&self) -> BoxFuture<'_, ()>;
+    /// Whether any request has waited long.
+    fn is_exhausted(&self) -> bool;
+}
+
 /// Carries requests to the server of a client, over HTTP.
 pub fn over_client(client: kube::Client) -> Arc<dyn Transport> {
     Arc::new(OverClient(client))

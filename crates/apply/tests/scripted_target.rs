@@ -606,3 +606,66 @@ async fn every_request_is_made_as_the_service_account() {
     plain.metadata(&at).await.unwrap();
     assert_eq!(*users.0.lock(), [None]);
 }
+
+/// Answers only about the object `well`.
+struct Silent;
+
+impl convoy_apply::Transport for Silent {
+    fn send(
+        &self,
+        request: Request<Body>,
+    ) -> futures::future::BoxFuture<'_, Result<Response<bytes::Bytes>, convoy_apply::RequestError>> {
+        let is_well = request.uri().path().ends_with("/well");
+        Box::pin(async move {
+            if !is_well {
+                std::future::pending::<()>().await;
+            }
+            Ok(Response::new(bytes::Bytes::from_static(b"{}")))
+        })
+    }
+}
+
+/// Ends for as many requests as there are permits.
+struct Impatient(tokio::sync::Semaphore, std::sync::atomic::AtomicBool);
+
+impl convoy_apply::Patience for Impatient {
+    fn exhausted(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.0.acquire().await.unwrap().forget();
+            self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+        })
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.1.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+#[tokio::test]
+async fn writes_that_wait_long_leave_their_room_to_others_and_later_ones_of_the_same_work_take_none() {
+    let target = Target::over(Arc::new(Silent), Arc::new(AlwaysOwn));
+    let patience = Arc::new(Impatient(tokio::sync::Semaphore::new(0), Default::default()));
+    let slow = target.clone().with_patience(Arc::clone(&patience) as _);
+    let write = |target: &Target, name: String| {
+        let key = key("ConfigMap", "web", &name);
+        let at = convoy_plan::ObjectRef { key, version: "v1".to_owned(), plural: "configmaps".to_owned() };
+        let target = target.clone();
+        tokio::spawn(async move { target.apply(&at, &json!({}), true).await.is_ok() })
+    };
+    let turns = || async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut silent: Vec<_> = (0..16).map(|number| write(&slow, format!("silent-{number}"))).collect();
+    turns().await;
+    let well = write(&target, "well".to_owned());
+    turns().await;
+    assert!(!well.is_finished(), "all places are taken");
+    patience.0.add_permits(1);
+    assert!(well.await.unwrap());
+    silent.extend((16..40).map(|number| write(&slow, format!("silent-{number}"))));
+    turns().await;
+    assert!(write(&target, "well".to_owned()).await.unwrap());
+    silent.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -308,6 +308,7 @@ mod tests {
             contacts: contacts.clone(),
             observers: None,
             store,
+            queue: Arc::clone(&queues.releases),
             clock,
             prepared,
             memory: Default::default(),

@@ -14,8 +14,8 @@ use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
-    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor,
-    TaskError, WorkQueue, store_key, watch_into,
+    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, SlowLane, Store, StoreKey, StoreOptions,
+    Supervisor, TaskError, WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
@@ -49,6 +49,9 @@ const CONCURRENT_CLUSTERS: usize = 64;
 const CONCURRENT_SILENT_CLUSTERS: usize = 16;
 /// Looks at Releases mostly wait for targets; what takes the processor has a limit of its own.
 const CONCURRENT_RELEASES: usize = 128;
+/// Looks at Releases whose target takes long to answer a request have slots of their own, so that they hold up nobody who
+/// has nothing to do with what makes it slow: a webhook that is silent, say.
+const SLOW_RELEASES: SlowLane = SlowLane { times: 3, in_total: 128 };
 /// When Releases come or go, their Cluster counts them after a while: then it counts once for many.
 const COUNT_AFTER: Duration = Duration::from_secs(5);
 
@@ -207,6 +210,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         contacts: contacts.clone(),
         observers: options.observers.clone(),
         store,
+        queue: Arc::clone(&queues.releases),
         clock: Arc::clone(&options.clock),
         prepared,
         memory: Default::default(),
@@ -322,6 +326,7 @@ fn queues(clock: &Arc<dyn Clock>, circuits: &Circuits) -> (Queues, Arc<OnceLock<
                 |cluster| cluster.spec.max_concurrent_applies(),
             )
         }),
+        slow: SLOW_RELEASES,
     };
     let releases = WorkQueue::limited(backoff(120), of_a_cluster, Arc::clone(clock));
     (Queues { repositories, helm_registries, oci_registries, wanted, clusters, releases }, known)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use convoy_apply::{Capabilities, Ownership, Pace, RequestError, ServiceAccount, Target};
+use convoy_apply::{Capabilities, Ownership, Pace, Patience, RequestError, ServiceAccount, Target};
 use convoy_runtime::{Pacer, StoreKey};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -38,6 +38,11 @@ impl Connected {
     /// For work of one Release.
     pub(crate) fn acting_as(self, account: Option<ServiceAccount>) -> Self {
         Self { target: self.target.acting_as(account), ..self }
+    }
+
+    /// For one look at one Release.
+    pub(crate) fn with_patience(self, patience: Arc<dyn Patience>) -> Self {
+        Self { target: self.target.with_patience(patience), ..self }
     }
 
     /// For work that begins now, or was begun under `ownership`.

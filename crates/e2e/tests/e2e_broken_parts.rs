@@ -138,17 +138,17 @@ fn a_silent_webhook_and_a_broken_conversion_are_told_and_delay_no_other_release_
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     create(&stage.target, definitions, &definition(&json!({"strategy": "None"})));
     let hooked = |text: &str| (0..8).map(|number| map(&format!("map-{number}"), text)).collect::<String>();
-    let names = ["hooked-0", "hooked-1", "hooked-2"];
+    // More than are worked on at a time.
+    let names: Vec<String> = (0..10).map(|number| format!("hooked-{number}")).collect();
     let mut files = vec![("well/all.yaml", map("well", "0")), ("boats/all.yaml", boat(1))];
-    let paths = names.map(|name| format!("{name}/all.yaml"));
+    let paths: Vec<String> = names.iter().map(|name| format!("{name}/all.yaml")).collect();
     files.extend(paths.iter().map(|path| (path.as_str(), hooked("0"))));
     stage.repository().commit(&files);
     let url = stage.repository().url();
     stage.convoy("GitRepository", "gitrepositories", "apps", &json!({"url": url, "interval": "1h"}));
-    for name in ["well", "boats"].iter().chain(&names) {
-        stage.release(name);
-        stage.says(name, "True", "");
-    }
+    let all: Vec<&str> = ["well", "boats"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    all.iter().for_each(|name| stage.release(name));
+    all.iter().for_each(|name| stage.says(name, "True", ""));
     let usual = stage.worst(1);
 
     // Takes connections, and never says a word.
@@ -180,7 +180,7 @@ fn a_silent_webhook_and_a_broken_conversion_are_told_and_delay_no_other_release_
     let worst = stage.worst(100);
     assert!(worst < SOON, "a change took {worst:?} beside them, {usual:?} before");
     // They are in trouble, each with its own.
-    for name in names {
+    for name in &names {
         stage.says(name, "False", "silent.example.com");
     }
     stage.says("boats", "False", "conversion webhook");

@@ -52,7 +52,7 @@ pub use proxied::{
     Answers, ProxiedAnswer, ProxiedRequest, ProxiedTls, ProxiedTlsError, ProxyAddress, ProxyClient,
     ProxyError, serve_proxied,
 };
-pub use queue::{Backoff, ClassLimit, Queue};
+pub use queue::{Backoff, ClassLimit, Queue, SlowLane};
 pub use rate::{Pacer, TokenBucket};
 pub use shard_caches::{CacheScope, ShardCaches};
 pub use sharded::Sharded;

@@ -49,18 +49,40 @@ pub struct ClassLimit<K> {
     /// How many keys of a class are given out at a time, at least one. It is asked as `class_of` is; what changes its
     /// answer calls [`Queue::room_changed`].
     pub at_a_time: RoomOf<K>,
+    /// How many keys are worked on beside these because they turned out to be slow.
+    pub slow: SlowLane,
+}
+
+/// The room for keys whose work turned out to be slow: see [`Queue::slow`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowLane {
+    /// So many times the room of their class.
+    pub times: usize,
+    /// How many of all classes together.
+    pub in_total: usize,
 }
 
 impl<K: 'static> ClassLimit<K> {
     /// The same limit for each class.
     pub fn fixed(class_of: impl Fn(&K) -> Option<K> + Send + Sync + 'static, at_a_time: usize) -> Self {
-        Self { class_of: Arc::new(class_of), at_a_time: Arc::new(move |_| at_a_time) }
+        Self {
+            class_of: Arc::new(class_of),
+            at_a_time: Arc::new(move |_| at_a_time),
+            slow: SlowLane::default(),
+        }
+    }
+}
+
+impl<K> ClassLimit<K> {
+    fn room(&self, lane: &Lane<K>) -> usize {
+        let room = (self.at_a_time)(&lane.class).max(1);
+        if lane.is_slow { room.saturating_mul(self.slow.times).min(self.slow.in_total) } else { room }
     }
 }
 
 impl<K> Clone for ClassLimit<K> {
     fn clone(&self) -> Self {
-        Self { class_of: Arc::clone(&self.class_of), at_a_time: Arc::clone(&self.at_a_time) }
+        Self { class_of: Arc::clone(&self.class_of), at_a_time: Arc::clone(&self.at_a_time), slow: self.slow }
     }
 }
 
@@ -77,15 +99,17 @@ impl<K> fmt::Debug for ClassLimit<K> {
 /// of keys given out is passed over; it keeps its place before all that became ready later. It is set aside
 /// when it is met, and not met again before its class has room.
 ///
+/// A key whose work turns out to be slow can leave its place to another of its class: see [`Queue::slow`].
+///
 /// Its size is bounded by the number of distinct keys, which is the number of objects.
 pub struct Queue<K> {
     keys: HashMap<K, State<K>>,
     // By the turn in which they became ready.
     ready: BTreeMap<u64, K>,
     next_turn: u64,
-    classes: HashMap<K, Class<K>>,
+    classes: HashMap<Lane<K>, Class<K>>,
     // Classes that have room and keys set aside, by the turn of the first of these.
-    open: BTreeMap<u64, K>,
+    open: BTreeMap<u64, Lane<K>>,
     set_aside: usize,
     limit: Option<ClassLimit<K>>,
     // Deadlines in order; the number keeps keys with equal deadlines apart.
@@ -93,10 +117,18 @@ pub struct Queue<K> {
     delayed_keys: HashMap<u64, K>,
     next_ticket: u64,
     running: usize,
+    running_slow: usize,
     backoff: Backoff,
 }
 
-/// The keys of one class.
+/// A class, or the slow ones of it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Lane<K> {
+    class: K,
+    is_slow: bool,
+}
+
+/// The keys of one lane.
 struct Class<K> {
     running: usize,
     aside: BTreeMap<u64, K>,
@@ -114,14 +146,17 @@ impl<K> Default for Class<K> {
 #[derive(Clone)]
 enum Place<K> {
     InLine,
-    Aside(K),
+    Aside(Lane<K>),
 }
 
 struct State<K> {
     ready: Option<(u64, Place<K>)>,
     is_running: bool,
-    /// The class that it runs in.
-    class: Option<K>,
+    /// Where it runs, when a limit holds for it.
+    lane: Option<Lane<K>>,
+    /// Its work turned out to be slow, this time or the last.
+    is_slow: bool,
+    was_slow: bool,
     /// Added while it was running.
     again: bool,
     delayed: Option<(Duration, u64)>,
@@ -130,7 +165,16 @@ struct State<K> {
 
 impl<K> Default for State<K> {
     fn default() -> Self {
-        Self { ready: None, is_running: false, class: None, again: false, delayed: None, failures: 0 }
+        Self {
+            ready: None,
+            is_running: false,
+            lane: None,
+            is_slow: false,
+            was_slow: false,
+            again: false,
+            delayed: None,
+            failures: 0,
+        }
     }
 }
 
@@ -155,6 +199,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             delayed_keys: HashMap::new(),
             next_ticket: 0,
             running: 0,
+            running_slow: 0,
             backoff,
         }
     }
@@ -183,67 +228,71 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             Some((turn, Place::InLine)) => {
                 self.ready.remove(&turn);
             }
-            Some((turn, Place::Aside(class))) => {
-                if let Some(class) = self.classes.get_mut(&class)
+            Some((turn, Place::Aside(lane))) => {
+                if let Some(class) = self.classes.get_mut(&lane)
                     && class.aside.remove(&turn).is_some()
                 {
                     self.set_aside -= 1;
                 }
-                self.reopen(&class);
+                self.reopen(&lane);
             }
         }
     }
 
     /// Puts a class among those that have room and keys set aside, or takes it out, as it is now.
-    fn reopen(&mut self, name: &K) {
-        let Some(class) = self.classes.get_mut(name) else { return };
+    fn reopen(&mut self, lane: &Lane<K>) {
+        let Some(class) = self.classes.get_mut(lane) else { return };
         if let Some(turn) = class.opened.take() {
             self.open.remove(&turn);
         }
-        let at_a_time = self.limit.as_ref().map_or(1, |limit| (limit.at_a_time)(name).max(1));
+        let room = self.limit.as_ref().map_or(1, |limit| limit.room(lane));
         match class.aside.first_key_value() {
-            Some((turn, _)) if class.running < at_a_time => {
+            Some((turn, _)) if class.running < room => {
                 class.opened = Some(*turn);
-                self.open.insert(*turn, name.clone());
+                self.open.insert(*turn, lane.clone());
             }
             Some(_) => {}
             None if class.running == 0 => {
-                self.classes.remove(name);
+                self.classes.remove(lane);
             }
             None => {}
         }
     }
 
-    /// The key whose turn is next, taken out of the line, with its class. Keys whose class has no room are
+    /// The key whose turn is next, taken out of the line, with its lane. Keys whose lane has no room are
     /// set aside on the way.
-    fn take_next(&mut self) -> Option<(K, Option<K>)> {
+    fn take_next(&mut self) -> Option<(K, Option<Lane<K>>)> {
         loop {
             let in_line = self.ready.first_key_value().map(|(turn, _)| *turn);
             let aside = self.open.first_key_value().map(|(turn, class)| (*turn, class.clone()));
             let (turn, key) = match (in_line, aside) {
                 (None, None) => return None,
-                (in_line, Some((turn, class))) if in_line.is_none_or(|in_line| turn < in_line) => {
-                    let key = self.classes.get_mut(&class).and_then(|class| class.aside.remove(&turn));
+                (in_line, Some((turn, lane))) if in_line.is_none_or(|in_line| turn < in_line) => {
+                    let key = self.classes.get_mut(&lane).and_then(|class| class.aside.remove(&turn));
                     self.set_aside -= usize::from(key.is_some());
-                    self.reopen(&class);
+                    self.reopen(&lane);
                     (turn, key)
                 }
                 _ => self.ready.pop_first().map(|(turn, key)| (turn, Some(key)))?,
             };
             let Some(key) = key else { continue };
             let Some(limit) = &self.limit else { return Some((key, None)) };
-            let Some(name) = (limit.class_of)(&key) else { return Some((key, None)) };
-            let at_a_time = (limit.at_a_time)(&name).max(1);
-            let class = self.classes.entry(name.clone()).or_default();
-            if class.running < at_a_time {
+            let Some(class) = (limit.class_of)(&key) else { return Some((key, None)) };
+            // What was slow is begun where it will be, if it is so again: it takes no other's place until that shows.
+            let was_slow = self.keys.get(&key).is_some_and(|state| state.was_slow);
+            let lane = Lane { class, is_slow: was_slow && self.running_slow < limit.slow.in_total };
+            let room = limit.room(&lane);
+            let class = self.classes.entry(lane.clone()).or_default();
+            if class.running < room {
                 class.running += 1;
-                self.reopen(&name);
-                return Some((key, Some(name)));
+                self.running_slow += usize::from(lane.is_slow);
+                self.reopen(&lane);
+                return Some((key, Some(lane)));
             }
             class.aside.insert(turn, key.clone());
             self.set_aside += 1;
             if let Some(state) = self.keys.get_mut(&key) {
-                state.ready = Some((turn, Place::Aside(name)));
+                state.ready = Some((turn, Place::Aside(lane)));
             }
         }
     }
@@ -337,11 +386,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 }
             }
         }
-        let (key, class) = self.take_next()?;
+        let (key, lane) = self.take_next()?;
         let state = self.keys.entry(key.clone()).or_default();
         state.ready = None;
         state.is_running = true;
-        state.class = class;
+        state.lane = lane;
         self.running += 1;
         Some(key)
     }
@@ -351,23 +400,57 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let Some(state) = self.keys.get_mut(key).filter(|state| state.is_running) else { return };
         state.is_running = false;
         self.running -= 1;
-        let class = state.class.take();
+        let lane = state.lane.take();
+        state.was_slow = std::mem::take(&mut state.is_slow);
         if std::mem::take(&mut state.again) {
             self.line_up(key.clone());
         } else if state.is_idle() {
             self.keys.remove(key);
         }
-        if let Some(class) = class {
-            if let Some(class) = self.classes.get_mut(&class) {
-                class.running -= 1;
-            }
-            self.reopen(&class);
+        if let Some(lane) = lane {
+            self.leave(&lane);
         }
+    }
+
+    fn leave(&mut self, lane: &Lane<K>) {
+        if let Some(class) = self.classes.get_mut(lane) {
+            class.running -= 1;
+            self.running_slow -= usize::from(lane.is_slow);
+        }
+        self.reopen(lane);
+    }
+
+    /// The work on a key takes long: it leaves its place among those of its class to another, as far as there is
+    /// room for slow ones, and does not take one the next time either. A key that is in nobody's way changes nothing.
+    pub fn slow(&mut self, key: &K) {
+        let Some(limit) = self.limit.clone() else { return };
+        let Some(state) = self.keys.get_mut(key).filter(|state| state.is_running) else { return };
+        let Some(from) = state.lane.clone() else { return };
+        state.is_slow = true;
+        let to = Lane { class: from.class.clone(), is_slow: true };
+        if from.is_slow || self.running_slow >= limit.slow.in_total {
+            return;
+        }
+        let class = self.classes.entry(to.clone()).or_default();
+        if class.running < limit.room(&to) {
+            class.running += 1;
+            self.running_slow += 1;
+            state.lane = Some(to.clone());
+            self.leave(&from);
+        }
+        self.reopen(&to);
+    }
+
+    /// Whether the work on a key that runs is known to be slow, or was the last time.
+    pub fn is_slow(&self, key: &K) -> bool {
+        self.keys.get(key).is_some_and(|state| state.is_slow || state.was_slow)
     }
 
     /// Another number of keys of a class is given out at a time from now on. What is given out already stays so.
     pub fn room_changed(&mut self, class: &K) {
-        self.reopen(class);
+        for is_slow in [false, true] {
+            self.reopen(&Lane { class: class.clone(), is_slow });
+        }
     }
 
     /// When the earliest delayed key is due.
@@ -383,6 +466,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How many keys are worked on.
     pub fn running_len(&self) -> usize {
         self.running
+    }
+
+    /// How many of these are among the slow ones.
+    pub fn running_slow_len(&self) -> usize {
+        self.running_slow
     }
 
     /// Whether nothing is ready, running or delayed.

@@ -62,6 +62,17 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
         self.changed.notify_one();
     }
 
+    /// See [`Queue::slow`].
+    pub fn slow(&self, key: &K) {
+        self.queue.lock().slow(key);
+        self.changed.notify_one();
+    }
+
+    /// See [`Queue::is_slow`].
+    pub fn is_slow(&self, key: &K) -> bool {
+        self.queue.lock().is_slow(key)
+    }
+
     /// See [`Queue::remove`].
     pub fn remove(&self, key: &K) {
         self.queue.lock().remove(key);
@@ -78,7 +89,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
         (queue.ready_len(), queue.running_len())
     }
 
-    /// Works on keys, at most `concurrency` at a time, until shutdown; then waits for what is running.
+    /// Works on keys, at most `concurrency` at a time and the slow ones, until shutdown; then waits for what is running.
     /// A panic of `work` ends only the work on that key, which counts as failed.
     pub async fn run<F, W>(self: Arc<Self>, concurrency: usize, shutdown: Shutdown, work: F)
     where
@@ -87,7 +98,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
     {
         let mut tasks: JoinSet<()> = JoinSet::new();
         loop {
-            while tasks.len() < concurrency {
+            while self.has_room(concurrency) {
                 let Some(key) = self.queue.lock().next(self.clock.monotonic()) else { break };
                 let running = Running { queue: Arc::clone(&self), key, next: Next::Retry };
                 let future = work(running.key.clone());
@@ -97,7 +108,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
                 });
             }
             let due = self.queue.lock().next_due();
-            let has_room = tasks.len() < concurrency;
+            let has_room = self.has_room(concurrency);
             let until_due = async {
                 match due.filter(|_| has_room) {
                     Some(due) => self.clock.sleep_until(due).await,
@@ -117,6 +128,13 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
             }
         }
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
+    fn has_room(&self, concurrency: usize) -> bool {
+        let queue = self.queue.lock();
+        queue.running_len() - queue.running_slow_len() < concurrency
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `left` | what a Release still has on clusters that it left |
 //! | `index` | where each Release has inventories |
 //! | `inventory` | inventories in parts, read and written |
+//! | `slow` | looks whose target takes long to answer |
 //! | `decide` | what health, drift and earlier failures ask for; pure |
 //! | `status` | what the status says; pure |
 
@@ -32,6 +33,7 @@ mod late;
 mod left;
 mod pursue;
 mod reconcile;
+mod slow;
 mod status;
 
 pub(crate) use decide::HealthGate;
@@ -40,12 +42,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use convoy_api::{Cluster, Release, ReleaseInventory, ReleaseStatus};
-use convoy_apply::{Ownership, RequestError};
+use convoy_apply::{Ownership, Patience, RequestError};
 use convoy_prepare::{Preparer, acts_as};
 use convoy_render::RenderStore;
-use convoy_runtime::{Clock, Store, StoreKey};
+use convoy_runtime::{Clock, Store, StoreKey, WorkQueue};
 use parking_lot::Mutex;
 
+use self::slow::SlowLook;
 use crate::access::Access;
 use crate::cluster::Contacts;
 use crate::duties::Duties;
@@ -69,6 +72,7 @@ pub(crate) struct Releases {
     pub(crate) contacts: Contacts,
     pub(crate) observers: Option<ObserverLeases>,
     pub(crate) store: RenderStore,
+    pub(crate) queue: Arc<WorkQueue<StoreKey>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) prepared: Preparer,
     pub(crate) memory: Mutex<HashMap<StoreKey, Memory>>,
@@ -125,7 +129,13 @@ impl Releases {
         }
         // Without the Cluster it is not known as whom: never as convoy itself then.
         let spec = &self.clusters.get(cluster)?.spec;
-        Some(self.targets.get(cluster, ownership)?.acting_as(acts_as(release, spec)))
+        let connected = self.targets.get(cluster, ownership)?.acting_as(acts_as(release, spec));
+        Some(connected.with_patience(self.patience(release)))
+    }
+
+    fn patience(&self, release: &Release) -> Arc<dyn Patience> {
+        let queue = Arc::clone(&self.queue);
+        Arc::new(SlowLook::new(queue, convoy_runtime::store_key(release), Arc::clone(&self.clock)))
     }
 
     /// Asks a target anew what it serves.
@@ -137,7 +147,8 @@ impl Releases {
         let renewed = self.targets.rediscover(cluster, look.ownership).await?;
         Ok(renewed.and_then(|renewed| {
             let spec = &self.clusters.get(cluster)?.spec;
-            Some(renewed.acting_as(acts_as(look.release, spec)))
+            let renewed = renewed.acting_as(acts_as(look.release, spec));
+            Some(renewed.with_patience(self.patience(look.release)))
         }))
     }
 

@@ -198,6 +198,7 @@ fn the_room_of_a_class_can_change() {
     let limit = ClassLimit {
         class_of: Arc::new(|key: &u8| Some(100 + key % 2)),
         at_a_time: Arc::new(move |class| if *class == 100 { asked.load(Ordering::Relaxed) } else { 1 }),
+        slow: SlowLane::default(),
     };
     let mut queue: Queue<u8> = Queue::new(Backoff::default()).with_limit(limit);
     for key in [2, 4, 6, 8, 10, 1, 3] {
@@ -225,4 +226,111 @@ fn the_room_of_a_class_can_change() {
     assert_eq!(queue.next(now), Some(3));
     queue.done(&3);
     assert!(queue.is_idle() && queue.classes.is_empty() && queue.open.is_empty());
+}
+
+fn with_slow_lane(in_total: usize) -> Queue<u8> {
+    let slow = SlowLane { times: 2, in_total };
+    let limit = ClassLimit { slow, ..ClassLimit::fixed(|key: &u8| class_of(*key), AT_A_TIME) };
+    Queue::new(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(4) }).with_limit(limit)
+}
+
+#[test]
+fn slow_keys_leave_their_places_to_others_of_their_class_and_take_none_the_next_time() {
+    let mut queue = with_slow_lane(9);
+    let now = Duration::ZERO;
+    let next = |queue: &mut Queue<u8>, count: usize| (0..count).map(|_| queue.next(now)).collect::<Vec<_>>();
+    // All of one class.
+    for key in [1, 5, 9, 13, 17, 21, 25] {
+        queue.add(key);
+    }
+    assert_eq!(next(&mut queue, 3), [Some(1), Some(5), None]);
+    queue.slow(&1);
+    queue.slow(&1);
+    assert_eq!(next(&mut queue, 2), [Some(9), None]);
+    for key in [5, 9] {
+        queue.slow(&key);
+    }
+    assert_eq!(next(&mut queue, 3), [Some(13), Some(17), None]);
+    // There is room for four slow ones: the fifth stays where it is.
+    for key in [13, 17] {
+        queue.slow(&key);
+    }
+    assert_eq!((next(&mut queue, 2), queue.running_slow_len()), (vec![Some(21), None], 4));
+    // They come again, and are begun among the slow ones, as far as these have room.
+    for key in [1, 5, 17] {
+        queue.add(key);
+        queue.done(&key);
+    }
+    assert!(queue.is_slow(&1) && !queue.is_slow(&25));
+    assert_eq!((next(&mut queue, 4), queue.running_slow_len()), (vec![Some(25), Some(1), Some(5), None], 4));
+    // One that was quick this time is as all others the time after.
+    queue.add(1);
+    queue.done(&1);
+    assert_eq!(next(&mut queue, 2), [Some(17), None]);
+    queue.done(&25);
+    assert_eq!(next(&mut queue, 1), [Some(1)]);
+    for key in [1, 5, 9, 13, 17, 21] {
+        queue.done(&key);
+    }
+    assert!(queue.is_idle() && queue.classes.is_empty() && queue.open.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn slow_keys_keep_to_their_room_and_none_is_lost(
+        steps in prop::collection::vec((step(), any::<bool>()), 0..300), in_total in 0_usize..6,
+    ) {
+        let mut queue = with_slow_lane(in_total);
+        let now = Duration::ZERO;
+        let (mut running, mut wanted) = (Vec::new(), BTreeSet::new());
+        for (step, is_slow) in steps {
+            match step {
+                Step::Add(key) => {
+                    queue.add(key);
+                    wanted.insert(key);
+                }
+                Step::Remove(key) => {
+                    queue.remove(&key);
+                    wanted.remove(&key);
+                }
+                Step::Retain(number) => {
+                    queue.retain(|key| key % number != 0);
+                    wanted.retain(|key| key % number != 0);
+                }
+                Step::Next => {
+                    if let Some(key) = queue.next(now) {
+                        prop_assert!(!running.contains(&key));
+                        running.push(key);
+                        wanted.remove(&key);
+                    }
+                }
+                Step::Done(_) if running.is_empty() => {}
+                Step::Done(index) => {
+                    let at = index % running.len();
+                    if is_slow {
+                        queue.slow(&running[at]);
+                    } else {
+                        queue.done(&running.remove(at));
+                    }
+                }
+            }
+            for class in 1..4 {
+                let of = |is_slow| queue.classes.get(&Lane { class, is_slow }).map_or(0, |class| class.running);
+                prop_assert!(of(false) <= AT_A_TIME && of(true) <= 2 * AT_A_TIME);
+                let all = running.iter().filter(|key| class_of(**key) == Some(class)).count();
+                prop_assert_eq!(of(false) + of(true), all);
+            }
+            prop_assert!(queue.running_slow_len() <= in_total);
+        }
+        for key in running {
+            queue.done(&key);
+        }
+        while let Some(key) = queue.next(now) {
+            wanted.remove(&key);
+            queue.done(&key);
+        }
+        prop_assert!(wanted.is_empty(), "lost: {wanted:?}");
+        prop_assert!(queue.is_idle() && queue.classes.is_empty() && queue.open.is_empty());
+        prop_assert_eq!(queue.running_slow_len(), 0);
+    }
 }
