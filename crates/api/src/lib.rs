@@ -58,7 +58,7 @@ pub use release::{
 };
 pub use release_inventory::{
     InventoryEntry, ReleaseInventory, ReleaseInventorySpec, ReleaseReference, apply_name, inventory_name,
-    later_apply,
+    inventory_name_in, later_apply,
 };
 pub use rollback::{ReleaseRollback, RollbackRequest};
 

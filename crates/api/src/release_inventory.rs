@@ -109,6 +109,20 @@ pub fn inventory_name(release: &str, cluster: &str, part: usize) -> String {
     }
 }
 
+/// The same of a Release of the namespace `own`, with the namespace and the name of the Cluster: two namespaces may have
+/// Clusters of one name.
+pub fn inventory_name_in(
+    own: &str,
+    release: &str,
+    (namespace, cluster): (&str, &str),
+    part: usize,
+) -> String {
+    match namespace == own {
+        true => inventory_name(release, cluster, part),
+        false => inventory_name(release, &format!("{namespace}.{cluster}"), part),
+    }
+}
+
 /// The name of a write of objects: of the first part of the inventory, and the number of the write.
 pub fn apply_name(inventory: &str, applies: i64) -> String {
     format!("{inventory}#{applies}")

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use convoy_api::{Cluster, Release};
+use convoy_prepare::{may_use, names_own_cluster};
 use convoy_runtime::{
     Change, Clock, Sharded as _, Shutdown, Store, StoreKey, StoreOptions, WorkQueue, store_key, watch_into,
 };
@@ -68,8 +69,7 @@ impl Access {
 
     /// Whether a Release may use the Cluster of a key.
     pub(crate) fn of(&self, release: &Release, cluster: &StoreKey, clusters: &Store<Cluster>) -> Allowed {
-        let own = release.metadata.namespace.as_deref().unwrap_or_default();
-        if cluster.namespace == own {
+        if names_own_cluster(release) {
             return Allowed::Yes;
         }
         let (namespaces, since) = self.namespaces.get_or_init(|| self.watch());
@@ -77,9 +77,10 @@ impl Access {
             let is_late = self.clock.monotonic().saturating_sub(*since) > SILENT;
             return if is_late { Allowed::NotKnown } else { Allowed::NotYet };
         }
+        let own = release.metadata.namespace.as_deref().unwrap_or_default();
         let labels = namespaces.get(&StoreKey::new("", own)).map(|namespace| labels(&namespace));
-        let is_admitted = clusters.get(cluster).is_some_and(|cluster| cluster.spec.admits(labels.as_ref()));
-        if is_admitted { Allowed::Yes } else { Allowed::No }
+        let is_allowed = may_use(release, clusters.get(cluster).as_deref(), labels.as_ref());
+        if is_allowed { Allowed::Yes } else { Allowed::No }
     }
 
     fn watch(&self) -> (Store<Namespace>, Duration) {

@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod access;
 mod dependency;
 mod prepare;
 mod reader;
@@ -14,6 +15,7 @@ mod rollback;
 mod scope;
 mod sources;
 
+pub use access::{may_use, names_own_cluster, not_allowed};
 pub use dependency::is_ready;
 pub use prepare::{PrepareError, Preparer, Ready, Resolved, hooks_of};
 pub use reader::{HostReader, ReadError, in_words};

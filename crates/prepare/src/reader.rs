@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use convoy_runtime::StoreKey;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::Client;
 use kube::api::Api;
 
@@ -29,7 +29,7 @@ impl ReadError {
     }
 }
 
-/// Reads Secrets and ConfigMaps, which no store keeps.
+/// Reads what no store keeps.
 #[derive(Clone)]
 pub struct HostReader {
     client: Client,
@@ -65,6 +65,19 @@ impl HostReader {
             let binary = map.binary_data.unwrap_or_default().into_iter().map(|(name, value)| (name, value.0));
             text.chain(binary).collect()
         }))
+    }
+}
+
+impl HostReader {
+    /// The labels of a namespace; none when it does not exist.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, ReadError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let failed = ReadError::of("Namespace", &StoreKey::new("", name));
+        let found = api.get_opt(name).await.map_err(failed)?;
+        Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use convoy_api::{
     ClusterReference, DeliveryProgress, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference,
-    WriterStatus, apply_name, finalizer, inventory_name, label,
+    WriterStatus, apply_name, finalizer, inventory_name_in, label,
 };
 use convoy_apply::Ownership;
 use convoy_plan::Entry;
@@ -71,11 +71,7 @@ impl InventoryId {
 
     fn key(&self, part: usize) -> StoreKey {
         let StoreKey { namespace, name } = &self.cluster;
-        let name = match *namespace == self.namespace {
-            true => inventory_name(&self.release, name, part),
-            // Two namespaces may have Clusters of one name.
-            false => inventory_name(&self.release, &format!("{namespace}.{name}"), part),
-        };
+        let name = inventory_name_in(&self.namespace, &self.release, (namespace, name), part);
         StoreKey::new(self.namespace.as_str(), name)
     }
 

@@ -10,7 +10,7 @@ use convoy_api::{
 };
 use convoy_apply::{Class, PruneNote};
 use convoy_plan::Reapply;
-use convoy_prepare::{PrepareError, Ready, namespace_of};
+use convoy_prepare::{PrepareError, Ready, namespace_of, not_allowed};
 use convoy_runtime::{Next, Sharded as _, StoreKey};
 
 use super::decide::{DriftAction, HealthGate, Hold, health_gate};
@@ -231,12 +231,8 @@ impl Releases {
                 (reason::DEPENDENCY_NOT_READY, message, false, Next::Wait(LABELS))
             }
             Allowed::No => {
-                let message = format!(
-                    "no Cluster {} in the namespace {} lets Releases of the namespace {own} use it: its \
-                     spec.allowedNamespaces has to choose {own} by its labels; nothing is delivered, and what was \
-                     stays",
-                    cluster.name, cluster.namespace
-                );
+                let why = not_allowed(own, cluster);
+                let message = format!("{why}; nothing is delivered, and what was stays");
                 // Labels and selectors that change bring the next look.
                 (reason::CLUSTER_NOT_ALLOWED, message, true, Next::Done)
             }

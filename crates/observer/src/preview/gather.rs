@@ -6,7 +6,7 @@ use std::sync::Arc;
 use convoy_api::{
     Cluster, ConditionStatus, ConflictPolicy, DeliveryProgress, DriftMode, Operation, PreviewObject,
     PreviewProblem, Release, ReleasePreview, ReleaseRender, RollbackStatus, ValuesKind, annotation,
-    condition_status, condition_type, inventory_name, reason,
+    condition_status, condition_type, inventory_name_in, reason,
 };
 use convoy_apply::{Ownership, TryOptions, look, try_out};
 use convoy_plan::{
@@ -14,8 +14,8 @@ use convoy_plan::{
     keys_to_look_at, plan,
 };
 use convoy_prepare::{
-    PrepareError, Ready, Unresolved, acts_as, arrived, carries_on, is_forced, is_ready, namespace_of,
-    operation, renewed, scope,
+    PrepareError, Ready, Unresolved, acts_as, arrived, carries_on, is_forced, is_ready, may_use,
+    names_own_cluster, namespace_of, not_allowed, operation, renewed, scope,
 };
 use convoy_render::SecretValues;
 use convoy_runtime::{Sharded as _, StoreKey};
@@ -106,14 +106,11 @@ impl Previews {
         preview: &mut ReleasePreview,
         secrets: &mut SecretValues,
     ) -> Result<(), PreviewProblem> {
-        let Gathered { key, release, ownership } = gathered;
+        let Gathered { release, ownership, .. } = gathered;
         let cluster_key = release.shard_key();
-        if cluster_key.namespace != key.namespace {
-            // Only who reads namespaces could tell whether the Cluster lets this one.
-            let message = "the Cluster is of another namespace, and such Releases cannot be previewed yet";
-            return Err(problem(reason::CLUSTER_NOT_ALLOWED, message.to_owned()));
-        }
-        let Some(cluster) = self.clusters.get(&cluster_key) else {
+        let cluster = self.clusters.get(&cluster_key);
+        self.refuse_other_namespaces(gathered, cluster.as_deref()).await?;
+        let Some(cluster) = cluster else {
             let message =
                 format!("there is no Cluster {cluster_key}, which spec.clusterRef names; create it");
             return Err(problem(reason::DEPENDENCY_NOT_FOUND, message));
@@ -130,6 +127,30 @@ impl Previews {
         let warnings = chosen.bundle.warnings.iter().cloned();
         preview.remarks.extend(warnings);
         self.plan(gathered, &cluster, (&chosen, secrets), &mut seen, preview).await
+    }
+
+    /// Whether the Release may use the Cluster, as who delivers it asks; which of the two is missing is not said.
+    async fn refuse_other_namespaces(
+        &self,
+        gathered: Gathered<'_>,
+        cluster: Option<&Cluster>,
+    ) -> Result<(), PreviewProblem> {
+        let Gathered { key, release, .. } = gathered;
+        if names_own_cluster(release) {
+            return Ok(());
+        }
+        let labels = self.reader.namespace_labels(&key.namespace).await.map_err(|error| {
+            let message = format!(
+                "whether the namespace {} may use Clusters of another is not known: {}; let the observer get namespaces",
+                key.namespace,
+                describe(&error)
+            );
+            problem(reason::DEPENDENCY_NOT_READY, message)
+        })?;
+        if may_use(release, cluster, labels.as_ref()) {
+            return Ok(());
+        }
+        Err(problem(reason::CLUSTER_NOT_ALLOWED, not_allowed(&key.namespace, &release.shard_key())))
     }
 
     /// The bundle that would be delivered.
@@ -285,8 +306,10 @@ impl Previews {
     fn delivered(&self, key: &StoreKey, release: &Release) -> Delivered {
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
         let mut delivered = Delivered { is_new: true, ..Delivered::default() };
+        let cluster = release.shard_key();
         let part_at = |part: usize| {
-            let name = inventory_name(&key.name, &release.spec.cluster_ref.name, part);
+            let cluster = (cluster.namespace.as_str(), cluster.name.as_str());
+            let name = inventory_name_in(&key.namespace, &key.name, cluster, part);
             let found = self.inventories.get(&StoreKey::new(key.namespace.as_str(), name))?;
             (found.spec.release_ref.uid == uid && !uid.is_empty()).then_some(found)
         };

@@ -61,6 +61,7 @@ pub(crate) struct Previews {
     clusters: Store<Cluster>,
     sources: KnownSources,
     preparer: Preparer,
+    reader: HostReader,
     targets: PreviewTargets,
     shards: Shards,
     looked: LookedShards,
@@ -88,10 +89,23 @@ impl Previews {
         let Stores { releases, inventories, clusters, repositories, helm_registries, oci_registries } =
             stores;
         let sources = KnownSources { repositories, helm_registries, oci_registries, store: store.clone() };
-        let preparer = Preparer::new(HostReader::new(host.clone()), store, Arc::clone(&clock));
+        let reader = HostReader::new(host.clone());
+        let preparer = Preparer::new(reader.clone(), store, Arc::clone(&clock));
         let replica = identity.replica_id.clone();
         let targets = PreviewTargets::new(host, identity, clock);
-        Self { releases, inventories, clusters, sources, preparer, targets, shards, looked, own, replica }
+        Self {
+            releases,
+            inventories,
+            clusters,
+            sources,
+            preparer,
+            reader,
+            targets,
+            shards,
+            looked,
+            own,
+            replica,
+        }
     }
 
     /// Lets go of what was learned for shards that are not owned any more.

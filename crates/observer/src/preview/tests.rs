@@ -35,6 +35,20 @@ fn an_answer_is_bounded_and_says_what_it_leaves_out() {
     assert_eq!((cut.objects.len(), cut.omitted_objects), (0, 1));
 }
 
+fn elsewhere(name: &str, cluster: &str) -> Release {
+    let mut release = release(name, cluster);
+    release.spec.cluster_ref.namespace = Some("fleet".to_owned());
+    release
+}
+
+fn fleet(name: &str, allowed: &Value) -> convoy_api::Cluster {
+    let cluster = json!({
+        "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name, "namespace": "fleet"},
+        "spec": {"kubeconfig": {"secretRef": {"name": "none"}}, "allowedNamespaces": allowed},
+    });
+    decode(&cluster).unwrap()
+}
+
 fn release(name: &str, cluster: &str) -> Release {
     let release = json!({
         "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release",
@@ -46,12 +60,22 @@ fn release(name: &str, cluster: &str) -> Release {
 
 /// An observer with the Release `web` in its cache.
 fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Previews {
-    let service =
-        tower::service_fn(|_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) });
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let team = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"a": "b"}}});
+        let body = match request.uri().path() {
+            "/api/v1/namespaces/team" => Body::from(team.to_string().into_bytes()),
+            _ => Body::empty(),
+        };
+        Ok::<_, std::io::Error>(Response::new(body))
+    });
     let stores = Stores {
         releases: Store::of([release("web", "prod")]),
         inventories: Store::of([]),
-        clusters: Store::of([]),
+        clusters: Store::of([
+            fleet("closed", &Value::Null),
+            fleet("of-others", &json!({"matchLabels": {"a": "c"}})),
+            fleet("of-team", &json!({"matchLabels": {"a": "b"}})),
+        ]),
         repositories: Store::of([]),
         helm_registries: Store::of([]),
         oci_registries: Store::of([]),
@@ -106,4 +130,24 @@ async fn sc47_sc49_an_observer_answers_from_its_cache_and_names_the_owner() {
     let fresh = observer(all, OwnedShards::new(), None);
     let (code, said) = asked(&fresh, Method::GET, "web", &Value::Null).await;
     assert_eq!((code, &said["details"]["retryAfterSeconds"]), (503, &json!(1)), "{said}");
+}
+
+#[tokio::test]
+async fn a_cluster_of_another_namespace_is_previewed_when_it_lets_the_releases_and_else_not_told_of() {
+    let all = Shards::all(NonZeroU32::new(8).unwrap(), Arc::new(RealClock::new()));
+    let looked: OwnedShards = all.owned().iter().map(|(shard, epoch)| (*shard, *epoch)).collect();
+    let observer = observer(all, looked, None);
+    let mut said = Vec::new();
+    for cluster in ["closed", "of-others", "gone", "of-team"] {
+        let given = serde_json::to_value(elsewhere("web", cluster)).unwrap();
+        let (code, answer) = asked(&observer, Method::POST, "web", &given).await;
+        assert_eq!(code, 200, "{answer}");
+        let problem = &answer["problems"][0];
+        said.push((problem["reason"].clone(), problem["message"].as_str().unwrap().replace(cluster, "X")));
+    }
+    let refused =
+        (json!("ClusterNotAllowed"), convoy_prepare::not_allowed("team", &StoreKey::new("fleet", "X")));
+    assert_eq!(said[..3], [refused.clone(), refused.clone(), refused]);
+    // It goes on to the kubeconfig, which there is none of.
+    assert_eq!(said[3].0, "ClusterUnreachable", "{}", said[3].1);
 }
