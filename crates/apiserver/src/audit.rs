@@ -63,6 +63,8 @@ pub struct Record<'a> {
     pub info: &'a RequestInfo,
     /// Who made it.
     pub user: &'a User,
+    /// As whom it was carried out, when that was somebody else.
+    pub impersonated: Option<&'a User>,
     /// The client's address.
     pub source: String,
     /// The client's User-Agent.
@@ -98,6 +100,9 @@ impl Record<'_> {
             "stageTimestamp": convoy_meta::time::format_micro(self.now),
         });
         let Some(map) = event.as_object_mut() else { return event };
+        if let Some(impersonated) = self.impersonated {
+            map.insert("impersonatedUser".into(), json!(impersonated));
+        }
         if let Some(resource) = &self.info.resource {
             let mut reference = serde_json::Map::new();
             let fields = [
@@ -149,6 +154,7 @@ mod tests {
             uri,
             info: &info,
             user: &user,
+            impersonated: Some(&User::service_account("team", "deployer", "")),
             source: "127.0.0.1".into(),
             user_agent: "kubectl",
             code: 200,

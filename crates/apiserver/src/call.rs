@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use convoy_meta::Query;
+use convoy_meta::{Query, Status};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::filters::Now;
+use crate::authorization::{Attributes, Authorizer, Decision};
+use crate::filters::{Now, attributes, refused};
 use crate::request_info::{RequestInfo, ResourceRequest};
 use crate::user::User;
 
@@ -83,6 +84,8 @@ pub struct Call {
     pub stopping: watch::Receiver<bool>,
     /// Warnings for the client.
     pub warnings: Warnings,
+    /// Says what else the user may do.
+    pub authorizer: Arc<dyn Authorizer>,
 }
 
 impl std::fmt::Debug for Call {
@@ -95,6 +98,18 @@ impl Call {
     /// The resource asked for; empty when the path names none.
     pub fn resource(&self) -> ResourceRequest {
         self.info.resource.clone().unwrap_or_default()
+    }
+
+    /// Refuses what a handler finds out to be a creation, unless the user may create, too.
+    ///
+    /// # Errors
+    /// 403, in the words of a creation that is refused.
+    pub async fn authorize_creation(&self) -> Result<(), Status> {
+        let attributes = Attributes { verb: "create".to_owned(), ..attributes(&self.user, &self.info) };
+        match self.authorizer.authorize(&attributes).await {
+            Decision::Allow(_) => Ok(()),
+            Decision::Deny(reason) | Decision::NoOpinion(reason) => Err(refused(&attributes, &reason)),
+        }
     }
 
     /// The User-Agent up to the first slash: the field manager of clients that name none.

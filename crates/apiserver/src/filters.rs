@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use convoy_meta::{Query, Status};
+use convoy_meta::{GroupResource, Query, Status};
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -23,6 +23,7 @@ use crate::authentication::{Authenticator, Credentials};
 use crate::authorization::{Attributes, Authorizer, Decision};
 use crate::call::{Call, Warnings};
 use crate::health::Checks;
+use crate::impersonation;
 use crate::metrics::{Gauge, Labels, Metrics};
 use crate::negotiation::{Accepted, accept};
 use crate::request_info::RequestInfo;
@@ -90,6 +91,7 @@ pub struct Filters {
     pub(crate) checks: Checks,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Limits,
+    pub(crate) impersonation: bool,
     pub(crate) reads: Semaphore,
     pub(crate) writes: Semaphore,
     pub(crate) now: Now,
@@ -105,6 +107,8 @@ impl fmt::Debug for Filters {
 /// What the filters found out about a request, for the log.
 struct Trail {
     user: User,
+    /// As whom it is carried out, when that is somebody else.
+    impersonated: Option<User>,
     decision: Option<(&'static str, String)>,
 }
 
@@ -121,7 +125,7 @@ impl Filters {
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
         let agent = parts.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         let agent = agent.unwrap_or_default().to_owned();
-        let mut trail = Trail { user: User::anonymous(), decision: None };
+        let mut trail = Trail { user: User::anonymous(), impersonated: None, decision: None };
         let warnings = Warnings::default();
 
         let Some(info) = info else {
@@ -148,6 +152,7 @@ impl Filters {
                 uri: &uri,
                 info: &info,
                 user: &trail.user,
+                impersonated: trail.impersonated.as_ref(),
                 source: peer.address.ip().to_string(),
                 user_agent: &agent,
                 code: code.as_u16(),
@@ -216,11 +221,16 @@ impl Filters {
                 return fail(&Status::unauthorized());
             }
         };
-        let user = trail.user.clone();
-        if headers.contains_key("impersonate-user") {
+        if self.impersonation {
+            match impersonation::of(headers, &trail.user, &*self.authorizer).await {
+                Ok(impersonated) => trail.impersonated = impersonated,
+                Err(status) => return fail(&status),
+            }
+        } else if impersonation::is_asked_for(headers) {
             let why = "this server does not take impersonation headers";
             return fail(&Status::forbidden(&Default::default(), "", why));
         }
+        let user = trail.impersonated.as_ref().unwrap_or(&trail.user).clone();
 
         let (semaphore, gauge) = if info.is_read() {
             (&self.reads, &self.metrics.reads)
@@ -241,12 +251,9 @@ impl Filters {
             match self.authorizer.authorize(&attributes).await {
                 Decision::Allow(reason) => trail.decision = Some(("allow", reason)),
                 Decision::Deny(reason) | Decision::NoOpinion(reason) => {
-                    let text = attributes.refusal();
-                    let text = if reason.is_empty() { text } else { format!("{text}: {reason}") };
+                    let status = refused(&attributes, &reason);
                     trail.decision = Some(("forbid", reason));
-                    let group_resource =
-                        info.resource.as_ref().map(|resource| resource.group_resource()).unwrap_or_default();
-                    return fail(&Status::forbidden(&group_resource, &attributes.name, text));
+                    return fail(&status);
                 }
             }
         }
@@ -271,6 +278,7 @@ impl Filters {
                 clock: self.now.clone(),
                 stopping: self.stopping.clone(),
                 warnings: warnings.clone(),
+                authorizer: Arc::clone(&self.authorizer),
             };
             self.handler.handle(call).await
         };
@@ -294,6 +302,14 @@ impl Drop for WatchCount {
     fn drop(&mut self) {
         self.0.watches.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
     }
+}
+
+/// The answer to who may not do something.
+pub(crate) fn refused(attributes: &Attributes, reason: &str) -> Status {
+    let text = attributes.refusal();
+    let text = if reason.is_empty() { text } else { format!("{text}: {reason}") };
+    let group_resource = GroupResource::new(attributes.group.as_str(), attributes.resource.as_str());
+    Status::forbidden(&group_resource, &attributes.name, text)
 }
 
 /// What a request asks authorisation for.

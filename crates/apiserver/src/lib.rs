@@ -14,6 +14,7 @@ pub mod discovery;
 pub mod filters;
 pub mod handlers;
 pub mod health;
+mod impersonation;
 pub mod kinds;
 pub mod metrics;
 pub mod negotiation;

@@ -65,6 +65,7 @@ pub struct ServerBuilder {
     checks: Checks,
     metrics: Arc<Metrics>,
     limits: Limits,
+    impersonation: bool,
 }
 
 impl fmt::Debug for ServerBuilder {
@@ -93,6 +94,7 @@ impl ServerBuilder {
             checks: Checks::new(),
             metrics: Arc::new(Metrics::default()),
             limits: Limits::default(),
+            impersonation: false,
         }
     }
 
@@ -146,6 +148,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Users may make requests as somebody else whom they may impersonate, with the headers of Kubernetes. Without it such
+    /// requests are refused.
+    #[must_use]
+    pub fn impersonation(mut self) -> Self {
+        self.impersonation = true;
+        self
+    }
+
     /// Listens and serves until [`Server::stop`].
     ///
     /// # Errors
@@ -169,6 +179,7 @@ impl ServerBuilder {
             reads: Semaphore::new(self.limits.reads),
             writes: Semaphore::new(self.limits.writes),
             limits: self.limits,
+            impersonation: self.impersonation,
             now: self.now,
             stopping,
         });

@@ -226,3 +226,39 @@ fn a_server_that_stops_finishes_what_it_has_begun() {
     assert_eq!(watching.join().unwrap().status, 200, "the watch ended in good order");
     assert!(it.client.get("/livez").is_err(), "nobody listens any more");
 }
+
+#[test]
+fn who_may_change_objects_may_not_therefore_create_them_by_an_apply() {
+    let it = Fixture::start();
+    let jane = it.plane.authority.client("jane", &[], jiff::Timestamp::now()).unwrap();
+    let identity = Identity { certificate: jane.certificate, key: jane.key };
+    let ca = &it.plane.authority.files().certificate;
+    let jane = HttpsClient::new(it.plane.server.address(), ca, Some(&identity)).unwrap();
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let role = json!({
+        "metadata": {"name": "jane"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}],
+    });
+    let binding = json!({
+        "metadata": {"name": "jane"}, "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "jane"},
+    });
+    for (plural, object) in [("roles", role), ("rolebindings", binding)] {
+        let answer =
+            it.client.send("POST", &format!("{rbac}/{plural}"), "application/json", &object).unwrap();
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    let apply = |client: &HttpsClient| {
+        let path = format!("{CONFIGS}/new?fieldManager=test&force=true");
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "b"}});
+        let answer = client.send("PATCH", &path, "application/apply-patch+yaml", &map).unwrap();
+        (answer.status, answer.json()["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let refused = "configmaps \"new\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the \
+                   namespace \"default\"";
+    assert_eq!(apply(&jane), (403, refused.to_owned()));
+    assert_eq!(it.get(&format!("{CONFIGS}/new")).status, 404);
+    assert_eq!(apply(&it.client).0, 201);
+    assert_eq!(apply(&jane).0, 200);
+}

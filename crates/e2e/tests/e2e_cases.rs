@@ -577,51 +577,10 @@ async fn case_125_a_release_acts_as_its_service_account_in_all_that_it_does() {
         ("m/templates/hook.yaml", hook),
     ];
     let mut world = World::start(plane, &files).await;
-    world.create("v1", "Namespace", "namespaces", json!({"metadata": {"name": "web"}})).await;
-    for name in ["deployer", "nobody"] {
-        world.create("v1", "ServiceAccount", "serviceaccounts", json!({"metadata": {"name": name}})).await;
+    let places = [here(&world), world.sandbox().await];
+    for place in &places {
+        acts_as_its_account(&mut world, place, &files).await;
     }
-    let place = here(&world);
-    let spec = json!({"createNamespace": false, "serviceAccountName": "deployer"});
-    world.release("m", "m", place.release(spec)).await;
-    // The Cluster's own identity may do anything, and that does not help the Release.
-    world.says("m", "False/ApplyRejected", "User \"system:serviceaccount:team:deployer\" cannot").await;
-    assert_eq!(world.config_map("web", "a").await, Value::Null);
-
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "deployer"},
-        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create", "delete"]}],
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "deployer"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
-        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": NAMESPACE}],
-    });
-    for (kind, plural, object) in [("Role", "roles", role), ("RoleBinding", "rolebindings", binding)] {
-        let api = world.api("rbac.authorization.k8s.io/v1", kind, plural, Some("web"));
-        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-    }
-    world.asked("m", "allowed").await;
-    world.says("m", "True/Succeeded", "2 objects").await;
-    assert_eq!(world.config_map("web", "b").await, json!({"value": "1"}));
-
-    // A prune, an apply of what seems to be right, and the end of the Release.
-    world.commit(&[("m/Chart.yaml", chart), ("m/templates/a.yaml", &first), ("m/templates/hook.yaml", hook)]);
-    until("b is pruned", || async { world.config_map("web", "b").await == Value::Null }).await;
-    world.says("m", "True/Succeeded", "1 object").await;
-    place.maps("web").delete("a", &Default::default()).await.unwrap();
-    let force = json!({"metadata": {"annotations": {"convoy.kumodo.io/force-at": "now"}}});
-    world.patch(&world.releases(), "m", force).await;
-    until("a is made again", || async { world.config_map("web", "a").await != Value::Null }).await;
-    world.releases().delete("m", &Default::default()).await.unwrap();
-    until("the Release is gone", || async { world.releases().get_opt("m").await.unwrap().is_none() }).await;
-    assert_eq!(world.config_map("web", "a").await, Value::Null);
-
-    // A Cluster says as whom those act that name nobody.
-    let clusters = world.api(convoy_api::API_VERSION, "Cluster", "clusters", Some(NAMESPACE));
-    world.patch(&clusters, "here", json!({"spec": {"serviceAccountName": "nobody"}})).await;
-    world.release("n", "m", place.release(json!({"createNamespace": false}))).await;
-    world.says("n", "False/ApplyRejected", "User \"system:serviceaccount:team:nobody\" cannot").await;
 
     let log = std::fs::read_to_string(world.plane.audit_log()).unwrap();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -637,4 +596,64 @@ async fn case_125_a_release_acts_as_its_service_account_in_all_that_it_does() {
     }
     assert!(["get", "patch", "delete"].iter().all(|verb| verbs.contains(*verb)), "{verbs:?}");
     world.stop().await;
+}
+
+/// Both as the service account that the Release names, and as the one that the Cluster does.
+async fn acts_as_its_account(world: &mut World, place: &Place, files: &[(&str, &str)]) {
+    let (name, other) = (format!("m-{}", place.cluster), format!("n-{}", place.cluster));
+    let (name, other) = (name.as_str(), other.as_str());
+    let create = |api_version: &'static str, kind: &'static str, plural: &'static str, object: Value| {
+        let api = place.api(api_version, kind, plural, Some("web").filter(|_| kind != "Namespace"));
+        async move { api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap() }
+    };
+    let text = |name: &'static str| place.text("web", name);
+    world.commit(files);
+    create(
+        "v1",
+        "Namespace",
+        "namespaces",
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}),
+    )
+    .await;
+    let spec = json!({"createNamespace": false, "serviceAccountName": "deployer"});
+    world.release(name, "m", place.release(spec)).await;
+    // The Cluster's own identity may do anything, and that does not help the Release.
+    world.says(name, "False/ApplyRejected", "User \"system:serviceaccount:team:deployer\" cannot").await;
+    assert_eq!(text("a").await, Value::Null);
+
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "deployer"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create", "delete"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "deployer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": NAMESPACE}],
+    });
+    for (kind, plural, object) in [("Role", "roles", role), ("RoleBinding", "rolebindings", binding)] {
+        create("rbac.authorization.k8s.io/v1", kind, plural, object).await;
+    }
+    world.asked(name, "allowed").await;
+    world.says(name, "True/Succeeded", "2 objects").await;
+    assert_eq!(text("b").await, json!({"value": "1"}));
+
+    // A prune, an apply of what seems to be right, and the end of the Release.
+    let fewer: Vec<(&str, &str)> =
+        files.iter().copied().filter(|(path, _)| !path.ends_with("b.yaml")).collect();
+    world.commit(&fewer);
+    until("b is pruned", || async { text("b").await == Value::Null }).await;
+    world.says(name, "True/Succeeded", "1 object").await;
+    place.maps("web").delete("a", &Default::default()).await.unwrap();
+    let force = json!({"metadata": {"annotations": {"convoy.kumodo.io/force-at": "now"}}});
+    world.patch(&world.releases(), name, force).await;
+    until("a is made again", || async { text("a").await != Value::Null }).await;
+    world.releases().delete(name, &Default::default()).await.unwrap();
+    until("the Release is gone", || async { world.releases().get_opt(name).await.unwrap().is_none() }).await;
+    assert_eq!(text("a").await, Value::Null);
+
+    // A Cluster says as whom those act that name nobody.
+    let clusters = world.api(convoy_api::API_VERSION, "Cluster", "clusters", Some(NAMESPACE));
+    world.patch(&clusters, place.cluster, json!({"spec": {"serviceAccountName": "nobody"}})).await;
+    world.release(other, "m", place.release(json!({"createNamespace": false}))).await;
+    world.says(other, "False/ApplyRejected", "User \"system:serviceaccount:team:nobody\" cannot").await;
 }

@@ -22,6 +22,8 @@ pub struct RequestContext {
     /// Do everything but store.
     pub dry_run: bool,
     pub field_validation: FieldValidation,
+    /// Whether an apply of what does not exist may create it: who may change objects may not therefore create any.
+    pub may_create: bool,
     /// The time of the request.
     pub now: Timestamp,
 }
@@ -34,6 +36,7 @@ impl RequestContext {
             field_manager: user.to_owned(),
             dry_run: false,
             field_validation: FieldValidation::Ignore,
+            may_create: true,
             now,
         }
     }

@@ -129,6 +129,10 @@ impl Registry {
                 );
                 self.create_object(target, object, warnings).await
             }
+            // It was there when its permission was asked for, which is another one then.
+            Change::Patch(Patch::Apply { .. }) if target.subresource.is_empty() && !context.may_create => {
+                Err(Status::stale(&resource.group_resource(), target.name))
+            }
             Change::Patch(Patch::Apply { body, force }) if target.subresource.is_empty() => {
                 let applied = applied(&target, body, &mut warnings)?;
                 if !applied.uid().is_empty() {

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use convoy_apiserver::audit::{AuditLog, OpenError};
 use convoy_apiserver::authentication::ClientCertificates;
+use convoy_apiserver::authorization::{Masters, Union};
 use convoy_apiserver::metrics::Metrics;
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::{Authority, PkiError, kubeconfig};
+use convoy_apiserver::rbac::Rbac;
 use convoy_apiserver::tls::{ServingCertificate, TlsError, certificates};
 use convoy_apiserver::{Api, Server, ServerBuilder, Version, server};
 use convoy_meta::{GroupResource, Status};
@@ -24,7 +26,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::admission::Addresses;
-use crate::reviews::{AllowAll, Reviews};
+use crate::reviews::{Discovery, Reviews};
 use crate::sandbox::Options;
 use crate::scale::Scale;
 use crate::simulator::Simulator;
@@ -133,9 +135,12 @@ impl Cluster {
             let scale = Scale { registry: Arc::clone(&registry) };
             api = api.connect(GroupResource::new(*group, *plural), "scale", Arc::new(scale));
         }
+        let roles = Rbac::new(Arc::clone(&registry));
+        let authorizer = Union::new(vec![Arc::new(Masters), Arc::new(Discovery), Arc::new(roles)]);
         let mut builder = ServerBuilder::new(address, identity.serving, Arc::new(api), Arc::clone(&now))
             .authenticator(identity.clients)
-            .authorizer(Arc::new(AllowAll))
+            .authorizer(Arc::new(authorizer))
+            .impersonation()
             .metrics(metrics);
         if let Some(audit) = audit {
             builder = builder.audit(audit).audit_annotation(CLUSTER_ANNOTATION, name);

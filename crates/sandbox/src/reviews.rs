@@ -1,25 +1,35 @@
-//! Who am I, and what may I do: in the sandbox everybody who has a certificate may do everything.
+//! Who am I, and what may I do: in the sandbox who has a certificate is its administrator, and who is impersonated may what
+//! roles allow.
 
 use async_trait::async_trait;
 use convoy_apiserver::authorization::{Attributes, Authorizer, Decision};
 use convoy_apiserver::negotiation::accept;
 use convoy_apiserver::response::{self, Response};
+use convoy_apiserver::user::SYSTEM_AUTHENTICATED;
 use convoy_apiserver::{Call, Connect, User, decode};
 use convoy_registry::Resource;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Lets every authenticated user do everything.
+/// Paths that everybody who proved who they are may read, as with `system:discovery` in a real cluster.
+const DISCOVERY: [&str; 5] = ["/api", "/apis", "/openapi", "/version", "/healthz"];
+
+/// Lets every authenticated user see what the cluster serves.
 #[derive(Debug, Default)]
-pub(crate) struct AllowAll;
+pub(crate) struct Discovery;
 
 #[async_trait]
-impl Authorizer for AllowAll {
+impl Authorizer for Discovery {
     async fn authorize(&self, attributes: &Attributes) -> Decision {
-        if attributes.user == User::anonymous() {
-            Decision::NoOpinion(String::new())
-        } else {
+        let Some(path) = &attributes.path else { return Decision::NoOpinion(String::new()) };
+        let is_below = |root: &&str| {
+            path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let is_known = attributes.user.is_in(SYSTEM_AUTHENTICATED);
+        if is_known && attributes.verb == "get" && DISCOVERY.iter().any(is_below) {
             Decision::Allow(String::new())
+        } else {
+            Decision::NoOpinion(String::new())
         }
     }
 }

@@ -53,6 +53,7 @@ impl Scale {
                     },
                     dry_run: call.query.text("dryRun") == "All",
                     field_validation: FieldValidation::Ignore,
+                    may_create: true,
                     now: call.now,
                 };
                 let patch = Patch::Merge(patch.into());

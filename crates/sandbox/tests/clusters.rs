@@ -158,3 +158,56 @@ async fn requests_are_in_the_audit_log() {
     assert_eq!(patch["annotations"][convoy_sandbox::CLUSTER_ANNOTATION], "one");
     one.sandbox.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_impersonated_may_what_roles_allow_and_the_log_names_both() {
+    let one = cluster::start(Duration::ZERO).await;
+    let ask = |method: &'static str, path: &'static str, user: &'static str, body: Value| {
+        let client = one.client.clone();
+        let headers = [("Impersonate-User", user), ("Content-Type", "application/json")];
+        async move {
+            let body = body.to_string();
+            let ask = move || client.request(method, path, &headers, body.as_bytes()).unwrap();
+            let answer = tokio::task::spawn_blocking(ask).await.unwrap();
+            (answer.status, answer.json()["message"].as_str().unwrap_or_default().to_owned())
+        }
+    };
+    let (maps, deployer) = ("/api/v1/namespaces/default/configmaps", "system:serviceaccount:team:deployer");
+    let map = || json!({"metadata": {"name": "a"}});
+    let (code, message) = ask("POST", maps, deployer, map()).await;
+    let refused = format!(
+        "configmaps is forbidden: User {deployer:?} cannot create resource \"configmaps\" in API group \"\" in the namespace \
+         \"default\""
+    );
+    assert_eq!((code, message), (403, refused));
+    assert_eq!(ask("GET", "/apis", deployer, Value::Null).await.0, 200);
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let role = json!({
+        "metadata": {"name": "deployer"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}],
+    });
+    let binding = json!({
+        "metadata": {"name": "deployer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "team", "name": "deployer"}],
+    });
+    for (plural, object) in [("roles", role), ("rolebindings", binding)] {
+        let (code, answer) =
+            send(&one, "POST", &format!("{rbac}/{plural}"), "application/json", object).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    assert_eq!(ask("POST", maps, deployer, map()).await.0, 201);
+    assert_eq!(ask("GET", maps, deployer, Value::Null).await.0, 403);
+    assert_eq!(ask("GET", maps, "jane", Value::Null).await.0, 403);
+    let log = std::fs::read_to_string(one.folder.path().join("audit.log")).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let made = events
+        .iter()
+        .find(|it| it["responseStatus"]["code"] == 201 && it["objectRef"]["resource"] == "configmaps")
+        .unwrap();
+    assert_eq!(
+        (&made["user"]["username"], &made["impersonatedUser"]["username"]),
+        (&json!("admin"), &json!(deployer))
+    );
+    one.sandbox.stop().await;
+}

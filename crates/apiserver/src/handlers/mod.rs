@@ -280,6 +280,7 @@ pub(crate) fn context(call: &Call, manager: Option<&String>) -> RequestContext {
         field_manager: manager.cloned().unwrap_or_else(|| call.default_field_manager()),
         dry_run: false,
         field_validation: convoy_meta::FieldValidation::default(),
+        may_create: true,
         now: call.now,
     }
 }

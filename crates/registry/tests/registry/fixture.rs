@@ -67,6 +67,7 @@ impl Fixture {
             field_manager: "test".into(),
             dry_run: false,
             field_validation: FieldValidation::Warn,
+            may_create: true,
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
         };
         Self { storage, registry, context }
