@@ -131,7 +131,16 @@ async fn a_chart_of_a_helm_repository_is_delivered_and_followed() {
         world.config_map("web", "web").await == json!({"version": "1.1.0", "color": "red"})
     })
     .await;
+    until("the Release says that nothing new can be fetched, and stays Ready", || async {
+        let status = &registry_of(&world).await["status"];
+        condition(status, "Fetched")["status"] == "False" && condition(status, "Ready")["status"] == "True"
+    })
+    .await;
     std::fs::remove_file(charts.repository().join("broken")).unwrap();
+    until("the Release takes that back", || async {
+        condition(&registry_of(&world).await["status"], "Fetched").is_null()
+    })
+    .await;
 
     // What there is not is said, and nothing is removed.
     let patch = json!({"spec": {"source": {"helm": {"version": ">=9"}}}});
@@ -205,6 +214,19 @@ async fn a_chart_of_an_oci_registry_is_delivered_and_its_tag_followed() {
     let patch = json!({"spec": {"source": {"oci": {"semver": null, "tag": "9.9.9"}}}});
     world.patch(&world.releases(), "web", patch).await;
     world.says("web", "False/VersionNotFound", "HTTP 404").await;
+    assert_eq!(world.config_map("web", "web").await["version"], "1.1.0");
+
+    // It is gone: what was fetched last stays in use.
+    let patch = json!({"spec": {"source": {"oci": {"semver": "1.x", "tag": null}}}});
+    world.patch(&world.releases(), "web", patch).await;
+    world.says("web", "True/Succeeded", "1.1.0@sha256:").await;
+    assert!(condition(&registry_of(&world).await["status"], "Fetched").is_null());
+    drop(registry);
+    until("the Release says that nothing new can be fetched, and stays Ready", || async {
+        let status = &registry_of(&world).await["status"];
+        condition(status, "Fetched")["status"] == "False" && condition(status, "Ready")["status"] == "True"
+    })
+    .await;
     assert_eq!(world.config_map("web", "web").await["version"], "1.1.0");
     let told = registry_of(&world).await.to_string();
     assert!(!told.contains("CANARY"), "{told}");

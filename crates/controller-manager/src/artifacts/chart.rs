@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use convoy_api::{ArtifactStatus, HelmRegistry, reason};
+use convoy_api::{ArtifactStatus, Condition, HelmRegistry, condition_type, find_condition, reason};
 use convoy_render::Kept;
 use convoy_runtime::{Next, StoreKey};
 use convoy_source::{ChartIndex, ChartVersion, FetchError, HelmRepository};
@@ -55,7 +55,7 @@ impl Artifacts {
             Ok((version, repository)) => {
                 let upstream = upstream(&repository, &version);
                 if kept.is_some_and(|kept| kept.upstream == upstream) {
-                    return Looked::Same { next: Next::Done };
+                    return outdated(key, &status.conditions).unwrap_or(Looked::Same { next: Next::Done });
                 }
                 self.fetcher.helm_chart(&repository, chart, &version).await.map(|chart| (chart, upstream))
             }
@@ -88,6 +88,18 @@ impl Artifacts {
         indexes.insert(artifact.digest.clone(), Arc::clone(&index));
         Ok(index)
     }
+}
+
+/// When the index cannot be read anew: there may be a newer version than what is kept. Why is said by the registry.
+fn outdated(registry: &StoreKey, conditions: &[Condition]) -> Option<Looked> {
+    let ready = find_condition(conditions, condition_type::READY)?;
+    let is_failure = ready.status == "False" && ready.reason != reason::SUSPENDED;
+    is_failure.then(|| {
+        not_ready(format!(
+            "the HelmRegistry {} is not Ready ({}); what was fetched last stays in use",
+            registry.name, ready.reason
+        ))
+    })
 }
 
 fn chart_failed(registry: &HelmRegistry, error: &FetchError) -> Looked {
