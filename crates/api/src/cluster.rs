@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -217,6 +218,11 @@ pub struct ClusterStatus {
     /// Digest of the group-versions and kinds that the cluster serves; it changes when a CRD comes or goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_versions_digest: Option<String>,
+    /// When the cluster last answered convoy. It is brought up to date when convoy looks at the cluster, and no more often
+    /// than every five minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub last_contact: Option<Time>,
     /// Number of Releases that name this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub releases: Option<i64>,

@@ -115,6 +115,7 @@ pub fn kinds() -> Vec<KindInfo> {
                     "Version of the target's API server",
                 ),
                 column("Releases", "integer", ".status.releases", 0, "Releases that name the Cluster"),
+                column("Contact", "date", ".status.lastContact", 1, "When the Cluster last answered"),
                 AGE,
                 MESSAGE,
             ],

@@ -51,8 +51,8 @@ impl Clusters {
         let (cause, now) = (Cause::of(cluster), self.clock.monotonic());
         let last = self.contacts.last(key, &**ownership);
         let is_first = last.is_none();
-        let contact = match last.filter(|last| last.cause == cause) {
-            Some(last) if now < last.until => last,
+        let (contact, is_fresh) = match last.filter(|last| last.cause == cause) {
+            Some(last) if now < last.until => (last, false),
             last => {
                 let (outcome, failures) = match self.contact(key, cluster, ownership).await {
                     Ok(Ok(capabilities)) => (Outcome::InContact(capabilities), 0),
@@ -68,7 +68,7 @@ impl Clusters {
                 };
                 let contact = Contact { cause, outcome, until: now.saturating_add(wait), failures };
                 self.contacts.put(key, contact.clone(), &**ownership);
-                contact
+                (contact, true)
             }
         };
         if is_first {
@@ -76,14 +76,14 @@ impl Clusters {
             self.wake_releases(key);
         }
         let next = Next::After(contact.until.saturating_sub(now));
-        self.write_status(key, cluster, &contact.outcome, ownership, next).await
+        self.write_status(key, cluster, (&contact.outcome, is_fresh), ownership, next).await
     }
 
     async fn write_status(
         &self,
         key: &StoreKey,
         cluster: &Cluster,
-        outcome: &Outcome,
+        outcome: (&Outcome, bool),
         ownership: &Arc<dyn Ownership>,
         next: Next,
     ) -> Next {

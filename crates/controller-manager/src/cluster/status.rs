@@ -4,7 +4,8 @@ use convoy_api::{
     Cluster, ClusterStatus, ConditionStatus, annotation, condition_type, reason, set_condition,
 };
 use convoy_apply::Capabilities;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value};
 
 /// What a look at a Cluster came to.
@@ -28,10 +29,14 @@ pub(crate) enum Outcome {
     Suspended,
 }
 
-/// The status fields to write; none when they stand there already.
+/// How old the time of the last contact has to be to be brought up to date: it is no reason to write all the time.
+const CONTACT_STEP: SignedDuration = SignedDuration::from_mins(5);
+
+/// The status fields to write; none when they stand there already. `is_fresh` when the outcome is of a look that was just
+/// made.
 pub(crate) fn patch(
     cluster: &Cluster,
-    outcome: &Outcome,
+    (outcome, is_fresh): (&Outcome, bool),
     releases: usize,
     now: Timestamp,
 ) -> Option<Map<String, Value>> {
@@ -48,6 +53,10 @@ pub(crate) fn patch(
         Outcome::InContact(capabilities) => {
             new.kubernetes_version = Some(capabilities.version.clone());
             new.api_versions_digest = Some(capabilities.digest.clone());
+            let is_old = |last: &Time| now.duration_since(last.0) >= CONTACT_STEP;
+            if is_fresh && old.last_contact.as_ref().is_none_or(is_old) {
+                new.last_contact = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+            }
             let message = format!("the API server answers; it is {}", capabilities.version);
             (ConditionStatus::True, ConditionStatus::True, reason::SUCCEEDED, message)
         }
@@ -79,5 +88,32 @@ pub(crate) fn patch(
     match serde_json::to_value(&new) {
         Ok(Value::Object(status)) => Some(status),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_contact_is_told_when_it_is_looked_and_not_all_the_time() {
+        let in_contact = Outcome::InContact(Arc::default());
+        let gone = Outcome::NoContact { reason: reason::CLUSTER_UNREACHABLE, message: String::new() };
+        let mut cluster = Cluster::default();
+        let mut told = |outcome: &Outcome, is_fresh: bool, second: i64| {
+            let now = Timestamp::from_millisecond(second * 1000 + 700).unwrap();
+            if let Some(status) = patch(&cluster, (outcome, is_fresh), 1, now) {
+                cluster.status = Some(serde_json::from_value(Value::Object(status)).unwrap());
+            }
+            cluster.status.clone().unwrap_or_default().last_contact.map(|last| last.0.as_second())
+        };
+        assert_eq!(told(&gone, true, 1), None);
+        assert_eq!(told(&in_contact, true, 10), Some(10));
+        assert_eq!(told(&in_contact, true, 309), Some(10));
+        assert_eq!(told(&in_contact, true, 310), Some(310));
+        // Its Releases were counted: nobody asked the target.
+        assert_eq!(told(&in_contact, false, 9000), Some(310));
+        assert_eq!(told(&gone, true, 9000), Some(310));
+        assert_eq!(told(&in_contact, true, 9001), Some(9001));
     }
 }
