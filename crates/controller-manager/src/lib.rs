@@ -14,6 +14,7 @@
 //! | `follow` | what happens when shards come and go |
 //! | `observers` | shards that no observer holds |
 //! | `host` | convoy's own API server |
+//! | `looks` | looks one by one, for benchmarks |
 //! | `targets` | the targets that are in contact |
 //! | `run` | stores, queues and tasks |
 //!
@@ -28,6 +29,8 @@ mod follow;
 mod git_repository;
 mod helm_registry;
 mod host;
+#[doc(hidden)]
+pub mod looks;
 mod observers;
 mod oci_registry;
 mod release;
