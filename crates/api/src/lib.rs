@@ -52,8 +52,8 @@ pub use preview::{
 };
 pub use release::{
     ApplyPolicy, ConflictPolicy, DeletionPolicy, Dependency, Entropy, FailureAction, FailurePolicy,
-    FailureStatus, GitSource, HelmRender, HelmSource, HistoryEntry, ManifestsRender, OciSource, Outcome,
-    PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus, RollbackStatus,
+    FailureStatus, GitSource, HelmRender, HelmSource, HelmVersion, HistoryEntry, ManifestsRender, OciSource,
+    Outcome, PlanStatus, Release, ReleaseRender, ReleaseSource, ReleaseSpec, ReleaseStatus, RollbackStatus,
     ValuesKind, ValuesReference, WriterStatus, namespace_label_fault,
 };
 pub use release_inventory::{

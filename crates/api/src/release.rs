@@ -230,6 +230,21 @@ pub struct HelmRender {
     /// What random values, certificates and the time come from. Default: stable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entropy: Option<Entropy>,
+    /// The Helm that the chart is rendered as. Default: 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<HelmVersion>,
+}
+
+/// The Helm that a chart is rendered as; docs/src/helm-charts.md says what differs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum HelmVersion {
+    /// Helm v3.22.
+    #[serde(rename = "3")]
+    V3,
+    /// Helm v4.2.
+    #[default]
+    #[serde(rename = "4")]
+    V4,
 }
 
 /// What the functions of a chart draw from that give something else each time in Helm.

@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Observer(Observer),
     /// Print what a Helm chart renders to, as `helm template` does.
     Template(crate::template::Arguments),
+    /// Look for faults in Helm charts, as `helm lint` does.
+    Lint(crate::lint::Arguments),
     /// Print a part of a Helm chart, as `helm show` does.
     Show(crate::show::Arguments),
     /// Print who owns which shard. Exit code 0: every shard has a live owner; 1: some have none; 2: it could

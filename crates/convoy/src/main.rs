@@ -7,6 +7,7 @@ mod bad_flag;
 #[cfg(test)]
 mod command_line_docs;
 mod demo;
+mod lint;
 mod objects;
 mod processes;
 mod proxied;
@@ -59,6 +60,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // These need no runtime and no logs.
     match &arguments.command {
         Command::Template(template) => return template::run(template, Timestamp::now()),
+        Command::Lint(arguments) => return Ok(lint::run(arguments, Timestamp::now())),
         Command::Show(arguments) => return show::run(arguments),
         Command::Completion(completion) => {
             let mut command = Arguments::command();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use convoy_helm::{Part, show};
+use convoy_helm::{HelmVersion, Part, show};
 
 use crate::template::read_chart;
 
@@ -48,7 +48,7 @@ impl From<PartName> for Part {
 /// Prints; errors are printed as Helm prints them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let chart = match read_chart(Path::new(&arguments.chart)) {
-        Ok(files) => files.load().map_err(|error| error.helm_text()),
+        Ok(files) => files.load(HelmVersion::V4).map_err(|error| error.helm_text()),
         Err(error) => Err(error),
     };
     match chart {

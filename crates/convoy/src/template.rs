@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use convoy_helm::{
-    Chart, Entropy, Environment, LoadError, TemplateError, TemplateFlags, output_files, template,
-    template_rendered,
+    Chart, Entropy, Environment, HelmVersion, HelmVersionError, LoadError, TemplateError, TemplateFlags,
+    output_files, template, template_rendered,
 };
 use jiff::Timestamp;
 
@@ -27,24 +27,8 @@ pub(crate) struct Arguments {
     /// The namespace that templates see as .Release.Namespace.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Values from this file; may be given several times, later ones win.
-    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',')]
-    values: Vec<String>,
-    /// Set values: a.b=1,c=x.
-    #[arg(long, value_name = "ASSIGNMENTS")]
-    set: Vec<String>,
-    /// Set values that stay strings: a.b=1.
-    #[arg(long, value_name = "ASSIGNMENTS")]
-    set_string: Vec<String>,
-    /// Set values to the content of files: a=path.
-    #[arg(long, value_name = "ASSIGNMENTS")]
-    set_file: Vec<String>,
-    /// Set values from JSON: a='{"b": 1}', or a whole object.
-    #[arg(long, value_name = "JSON")]
-    set_json: Vec<String>,
-    /// Set one value to everything after the equals sign.
-    #[arg(long, value_name = "ASSIGNMENT")]
-    set_literal: Vec<String>,
+    #[command(flatten)]
+    values: ValueFlags,
     /// Print only these templates.
     #[arg(short, long, value_name = "TEMPLATE", value_delimiter = ',')]
     show_only: Vec<String>,
@@ -72,6 +56,9 @@ pub(crate) struct Arguments {
     /// A template that makes the name when none is given.
     #[arg(long, value_name = "TEMPLATE")]
     name_template: Option<String>,
+    /// Print what this version of Helm prints: 3 or 4.
+    #[arg(long, value_name = "VERSION", default_value = "4", value_parser = parse_helm_version)]
+    helm_version: HelmVersion,
     /// Accepted as Helm does; without a NAME the name is release-name in any case.
     #[arg(short = 'g', long)]
     generate_name: bool,
@@ -83,6 +70,40 @@ pub(crate) struct Arguments {
     release_name: bool,
     #[command(flatten)]
     _accepted: Accepted,
+}
+
+/// Values that are laid over those of a chart.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ValueFlags {
+    /// Values from this file; may be given several times, later ones win.
+    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',')]
+    values: Vec<String>,
+    /// Set values: a.b=1,c=x.
+    #[arg(long, value_name = "ASSIGNMENTS")]
+    set: Vec<String>,
+    /// Set values that stay strings: a.b=1.
+    #[arg(long, value_name = "ASSIGNMENTS")]
+    set_string: Vec<String>,
+    /// Set values to the content of files: a=path.
+    #[arg(long, value_name = "ASSIGNMENTS")]
+    set_file: Vec<String>,
+    /// Set values from JSON: a='{"b": 1}', or a whole object.
+    #[arg(long, value_name = "JSON")]
+    set_json: Vec<String>,
+    /// Set one value to everything after the equals sign.
+    #[arg(long, value_name = "ASSIGNMENT")]
+    set_literal: Vec<String>,
+}
+
+impl ValueFlags {
+    pub(crate) fn give_to(&self, flags: &mut TemplateFlags) {
+        flags.values.clone_from(&self.values);
+        flags.set.clone_from(&self.set);
+        flags.set_string.clone_from(&self.set_string);
+        flags.set_file.clone_from(&self.set_file);
+        flags.set_json.clone_from(&self.set_json);
+        flags.set_literal.clone_from(&self.set_literal);
+    }
 }
 
 /// Flags of `helm template` that change nothing of what it prints: scripts give them.
@@ -118,15 +139,13 @@ struct Accepted {
     wait_for_jobs: bool,
 }
 
+fn parse_helm_version(text: &str) -> Result<HelmVersion, HelmVersionError> {
+    text.parse()
+}
+
 impl Arguments {
     fn flags(&self) -> TemplateFlags {
-        TemplateFlags {
-            values: self.values.clone(),
-            set: self.set.clone(),
-            set_string: self.set_string.clone(),
-            set_file: self.set_file.clone(),
-            set_json: self.set_json.clone(),
-            set_literal: self.set_literal.clone(),
+        let mut flags = TemplateFlags {
             show_only: self.show_only.clone(),
             include_crds: self.include_crds,
             api_versions: self.api_versions.clone(),
@@ -137,7 +156,11 @@ impl Arguments {
             skip_tests: self.skip_tests,
             skip_schema_validation: self.skip_schema_validation,
             name_template: self.name_template.clone(),
-        }
+            helm: self.helm_version,
+            ..TemplateFlags::default()
+        };
+        self.values.give_to(&mut flags);
+        flags
     }
 }
 
@@ -148,12 +171,7 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
         [chart] => (None, chart.as_str()),
         _ => (None, ""),
     };
-    let mut read = |file: &str| {
-        fs::read(file).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("open {file}: no such file or directory"),
-            _ => format!("open {file}: {error}"),
-        })
-    };
+    let mut read = read_values_file;
     let files = match read_chart(Path::new(chart)) {
         Ok(files) => files,
         Err(error) => {
@@ -164,9 +182,10 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
     let flags = arguments.flags();
     let mut environment = Environment::new(now, SystemEntropy);
     let rendered = flags.release_name(name, &mut environment).and_then(|name| match &arguments.output_dir {
-        None => template(&name, &flags, &mut read, || files.load(), &mut environment),
+        None => template(&name, &flags, &mut read, || files.load(flags.helm), &mut environment),
         Some(folder) => {
-            let rendered = template_rendered(&name, &flags, &mut read, || files.load(), &mut environment)?;
+            let rendered =
+                template_rendered(&name, &flags, &mut read, || files.load(flags.helm), &mut environment)?;
             let files = output_files(&rendered, &flags)?;
             let below = arguments.release_name.then_some(name.as_str());
             write_files(folder, below, &files).map_err(TemplateError::ReadFile)
@@ -184,6 +203,17 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Reads a file that the command line names.
+///
+/// # Errors
+/// Helm's text.
+pub(crate) fn read_values_file(file: &str) -> Result<Vec<u8>, String> {
+    fs::read(file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("open {file}: no such file or directory"),
+        _ => format!("open {file}: {error}"),
+    })
 }
 
 /// Writes files below a folder, and answers with what Helm says about it. A file that several documents come from
@@ -209,7 +239,7 @@ fn write_files(folder: &Path, below: Option<&str>, files: &[(String, Vec<u8>)]) 
 }
 
 /// Randomness as Helm has it: every run draws anew.
-struct SystemEntropy;
+pub(crate) struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
@@ -224,10 +254,10 @@ pub(crate) enum ChartFiles {
 }
 
 impl ChartFiles {
-    pub(crate) fn load(self) -> Result<Chart, LoadError> {
+    pub(crate) fn load(self, helm: HelmVersion) -> Result<Chart, LoadError> {
         match self {
-            Self::Archive(bytes) => Chart::load_archive(&bytes),
-            Self::Folder(files) => Chart::load(files),
+            Self::Archive(bytes) => Chart::load_archive_for(&bytes, helm),
+            Self::Folder(files) => Chart::load_for(files, helm),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::ast::Builtin;
 use crate::escape::{html_escape, js_escape, query_escape};
 use crate::exec::Reflected;
-use crate::format::{sprint, sprintf, sprintln};
+use crate::format::{Budget, sprint, sprintf, sprintln};
 use crate::function::FuncError;
 use crate::text::Str;
 use crate::value::{Elem, Kind, List, Value};
@@ -30,7 +30,7 @@ pub(crate) fn arity(builtin: Builtin) -> (usize, bool) {
 }
 
 /// Calls one with arguments whose number fits. `callee` is how the template spells what `call` calls.
-pub(crate) fn call(builtin: Builtin, args: Vec<Reflected>, callee: &str, budget: usize) -> Outcome {
+pub(crate) fn call(builtin: Builtin, args: Vec<Reflected>, callee: &str, budget: Budget<'_>) -> Outcome {
     match (builtin, args.as_slice()) {
         (Builtin::Not, [value, ..]) => boolean(!value.truth()),
         (Builtin::Eq, [first, rest @ ..]) => boolean(equal(first, rest)?),
@@ -54,7 +54,7 @@ fn boolean(truth: bool) -> Outcome {
     Ok(Reflected::Plain(Value::Bool(truth)))
 }
 
-fn text(builtin: Builtin, args: Vec<Reflected>, budget: usize) -> Outcome {
+fn text(builtin: Builtin, args: Vec<Reflected>, budget: Budget<'_>) -> Outcome {
     let mut values: Vec<Value> = args.into_iter().map(Reflected::into_value).collect();
     let printed = match builtin {
         Builtin::Print => sprint(&values, budget),

@@ -244,7 +244,7 @@ impl<'e> Exec<'e, '_> {
             Reflected::Interface(value) | Reflected::Plain(value) => {
                 let budget = self.session.output_left().min(self.session.limits.max_text);
                 let fits = budget < self.session.limits.max_text;
-                print_into(&mut self.out, value, budget).map_err(|limit| {
+                print_into(&mut self.out, value, self.session.budget(budget)).map_err(|limit| {
                     let own = if fits { Limit::Output } else { Limit::Text };
                     frame.limit(if limit == Limit::Allocated { own } else { limit })
                 })?;
@@ -524,6 +524,18 @@ impl<'e> Exec<'e, '_> {
                 }
                 return self.missing(frame, name, map.elem());
             }
+            Value::List(list) => {
+                let text = name.to_text();
+                if let Some(face) = list.face()
+                    && let Some(signature) = face.method(&text)
+                {
+                    let face = face.clone();
+                    let arguments = self.arguments(frame, dot, &text, signature, args, last)?;
+                    let mut call = Call { session: &mut *self.session, scope: self.scope };
+                    let result = face.call(&text, &mut call, &arguments);
+                    return self.called(frame, &text, At::Expr(node), signature, result);
+                }
+            }
             Value::Object(object) => {
                 let text = name.to_text();
                 if let Some(signature) = object.method(&text) {
@@ -739,7 +751,7 @@ impl<'e> Exec<'e, '_> {
         let work = values.iter().filter_map(Reflected::concrete).map(size_in_steps).sum();
         self.session.count_steps(work).map_err(|limit| frame.limit(limit))?;
         let (budget, full) = self.session.text_left();
-        match builtins::call(builtin, values, &callee, budget) {
+        match builtins::call(builtin, values, &callee, self.session.budget(budget)) {
             Ok(value) => {
                 if let Reflected::Plain(Value::String(text)) = &value {
                     self.session.charge(text.len()).map_err(|limit| frame.limit(limit))?;

@@ -2,6 +2,8 @@
 //!
 //! Long because every verb works on the same buffer and flags, as fmt's one printer does.
 
+use std::fmt;
+
 use crate::error::Limit;
 use crate::number::format_float;
 use crate::quote::{can_backquote, quote, quote_ascii, quote_rune};
@@ -18,8 +20,8 @@ const LARGEST_NUMBER: i64 = 1_000_000;
 ///
 /// # Errors
 /// Nesting, or more than `budget` bytes.
-pub fn sprint(args: &[Value], budget: usize) -> Result<Vec<u8>, Limit> {
-    let mut printer = Printer::new(budget);
+pub fn sprint<'b>(args: &[Value], budget: impl Into<Budget<'b>>) -> Result<Vec<u8>, Limit> {
+    let mut printer = Printer::new(budget.into());
     let mut previous_string = false;
     for (index, arg) in args.iter().enumerate() {
         let string = arg.kind() == Kind::String;
@@ -36,8 +38,8 @@ pub fn sprint(args: &[Value], budget: usize) -> Result<Vec<u8>, Limit> {
 ///
 /// # Errors
 /// Nesting, or more than `budget` bytes.
-pub fn sprintln(args: &[Value], budget: usize) -> Result<Vec<u8>, Limit> {
-    let mut printer = Printer::new(budget);
+pub fn sprintln<'b>(args: &[Value], budget: impl Into<Budget<'b>>) -> Result<Vec<u8>, Limit> {
+    let mut printer = Printer::new(budget.into());
     for (index, arg) in args.iter().enumerate() {
         if index > 0 {
             printer.push(b" ");
@@ -52,8 +54,8 @@ pub fn sprintln(args: &[Value], budget: usize) -> Result<Vec<u8>, Limit> {
 ///
 /// # Errors
 /// Nesting, or more than `budget` bytes.
-pub fn sprintf(format: &[u8], args: &[Value], budget: usize) -> Result<Vec<u8>, Limit> {
-    let mut printer = Printer::new(budget);
+pub fn sprintf<'b>(format: &[u8], args: &[Value], budget: impl Into<Budget<'b>>) -> Result<Vec<u8>, Limit> {
+    let mut printer = Printer::new(budget.into());
     printer.printf(format, args);
     printer.finish()
 }
@@ -71,22 +73,52 @@ struct Flags {
     sharp_v: bool,
 }
 
-struct Printer {
+/// How much may be printed, and whether anyone still wants it. A number of bytes is one that nobody stops.
+#[derive(Clone, Copy)]
+pub struct Budget<'b> {
+    bytes: usize,
+    is_stopped: Option<&'b dyn Fn() -> bool>,
+}
+
+impl fmt::Debug for Budget<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl From<usize> for Budget<'_> {
+    fn from(bytes: usize) -> Self {
+        Self { bytes, is_stopped: None }
+    }
+}
+
+impl<'b> Budget<'b> {
+    pub(crate) fn new(bytes: usize, is_stopped: Option<&'b dyn Fn() -> bool>) -> Self {
+        Self { bytes, is_stopped }
+    }
+}
+
+/// Values that are printed between two looks at whether anyone still wants them.
+const ASKED_AFTER: u32 = 1 << 10;
+
+struct Printer<'b> {
     out: Vec<u8>,
     flags: Flags,
-    budget: usize,
+    budget: Budget<'b>,
+    printed: u32,
     failure: Option<Limit>,
     erroring: bool,
     reordered: bool,
     good_arg_num: bool,
 }
 
-impl Printer {
-    fn new(budget: usize) -> Self {
+impl<'b> Printer<'b> {
+    fn new(budget: Budget<'b>) -> Self {
         Self {
             out: Vec::new(),
             flags: Flags::default(),
             budget,
+            printed: 0,
             failure: None,
             erroring: false,
             reordered: false,
@@ -102,7 +134,7 @@ impl Printer {
     }
 
     fn fits(&mut self, more: usize) -> bool {
-        if self.failure.is_none() && self.out.len().saturating_add(more) > self.budget {
+        if self.failure.is_none() && self.out.len().saturating_add(more) > self.budget.bytes {
             self.failure = Some(Limit::Allocated);
         }
         self.failure.is_none()
@@ -183,6 +215,11 @@ impl Printer {
     fn print_value(&mut self, value: &Value, verb: char, depth: usize) {
         if depth > MAX_NESTING {
             self.failure = Some(Limit::Nesting);
+        }
+        self.printed = self.printed.wrapping_add(1);
+        let is_asked = self.printed.is_multiple_of(ASKED_AFTER);
+        if is_asked && self.budget.is_stopped.is_some_and(|is_stopped| is_stopped()) {
+            self.failure = Some(Limit::Deadline);
         }
         if self.failure.is_some() {
             return;
@@ -488,7 +525,7 @@ impl Printer {
         self.pad(text.get(1..).unwrap_or_default().as_bytes());
     }
 
-    fn truncate<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+    fn truncate<'t>(&self, bytes: &'t [u8]) -> &'t [u8] {
         let Some(limit) = self.flags.precision else { return bytes };
         let mut at = 0;
         for _ in 0..limit {
@@ -859,10 +896,10 @@ fn hex_float(number: f64, verb: char) -> String {
 }
 
 /// Appends what an action prints: `fmt.Fprint` of one value.
-pub(crate) fn print_into(out: &mut Vec<u8>, value: &Value, budget: usize) -> Result<(), Limit> {
+pub(crate) fn print_into(out: &mut Vec<u8>, value: &Value, budget: Budget<'_>) -> Result<(), Limit> {
     match value {
         Value::String(s) => {
-            if s.len() > budget {
+            if s.len() > budget.bytes {
                 return Err(Limit::Output);
             }
             out.extend_from_slice(s);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::error::{Limit, ParseError};
 use crate::exec;
+use crate::format::Budget;
 use crate::session::{Scope, Session};
 use crate::templates::Parsed;
-use crate::value::{Map, Value};
+use crate::value::{List, Map, Value};
 
 /// A Go type as it stands in a function's signature.
 ///
@@ -237,6 +238,17 @@ impl Call<'_, '_> {
         self.session.charge(bytes).map_err(FuncError::limit)
     }
 
+    /// A `[]interface {}` whose elements count as so many bytes each for as long as the list is held: lists that grow
+    /// by one element at a time are copied each time, and only the last is kept.
+    ///
+    /// # Errors
+    /// The limit of [`crate::Limits::max_allocated`] is reached.
+    pub fn list_of(&mut self, items: Vec<Value>, each: usize) -> Result<List, FuncError> {
+        let bytes = items.len().saturating_mul(each);
+        self.charge(bytes)?;
+        Ok(List::counted(items, self.session.refund(bytes)))
+    }
+
     /// Bytes that may still be made.
     pub fn allocation_left(&self) -> usize {
         self.session.allocation_left()
@@ -254,6 +266,11 @@ impl Call<'_, '_> {
     pub fn check_text(&self, bytes: usize) -> Result<(), FuncError> {
         let (left, limit) = self.session.text_left();
         if bytes > left { Err(FuncError::limit(limit)) } else { Ok(()) }
+    }
+
+    /// So many bytes of print, unless the render is stopped meanwhile.
+    pub fn budget(&self, bytes: usize) -> Budget<'_> {
+        self.session.budget(bytes)
     }
 
     /// Whether the render's time has run out: for work that cannot be counted in steps.

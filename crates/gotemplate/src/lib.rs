@@ -40,7 +40,7 @@ mod value;
 
 pub use error::{ExecError, Limit, Location, ParseError};
 pub use escape::{html_escape, query_escape};
-pub use format::{sprint, sprintf, sprintln};
+pub use format::{Budget, sprint, sprintf, sprintln};
 pub use function::{Body, Call, FuncError, Function, Functions, Signature, Type};
 pub use number::{format_float, parse_float, parse_int};
 pub use quote::{quote, quote_ascii};

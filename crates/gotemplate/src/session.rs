@@ -1,16 +1,19 @@
 //! One render: its limits and its use of templates.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{ExecError, Limit};
 use crate::exec;
+use crate::format::Budget;
 use crate::quote::quote;
 use crate::templates::{Parsed, Templates, Tree};
 use crate::text::Str;
-use crate::value::{Map, Value};
+use crate::value::{Map, Refund, Value};
 
 /// What a render may use. The defaults fit the largest public charts several times over.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +22,8 @@ pub struct Limits {
     pub max_steps: u64,
     /// Bytes printed, in all templates of the session: what `include` and `tpl` give counts each time.
     pub max_output: usize,
-    /// Bytes of strings, lists and maps that functions made, whether still held or not: so much memory
-    /// values can take at most, and whether a render is within it does not depend on the machine.
+    /// Bytes of strings, lists and maps that functions made, whether still held or not, but for lists that one
+    /// element was added to and that were let go: so much memory values can take at most, and whether a render is within it does not depend on the machine.
     pub max_allocated: usize,
     /// Bytes of one text that a function makes or reads.
     pub max_text: usize,
@@ -36,7 +39,7 @@ impl Default for Limits {
             max_steps: 20_000_000,
             max_output: 64 << 20,
             max_allocated: 96 << 20,
-            max_text: 8 << 20,
+            max_text: 10 << 20,
             max_depth: 2_000,
             max_blocks: 10_000,
         }
@@ -108,6 +111,8 @@ pub struct Session<'r> {
     deadline: Option<&'r dyn Fn() -> bool>,
     steps: u64,
     allocated: usize,
+    /// What lists that were let go give back.
+    returned: Rc<Cell<usize>>,
     printed: usize,
     depth: usize,
     blocks: usize,
@@ -139,6 +144,7 @@ impl<'r> Session<'r> {
             deadline: None,
             steps: 0,
             allocated: 0,
+            returned: Rc::default(),
             printed: 0,
             depth: 0,
             blocks: 0,
@@ -255,6 +261,11 @@ impl<'r> Session<'r> {
         self.limits.max_allocated.saturating_sub(self.allocated)
     }
 
+    /// So many bytes of print, unless the render is stopped.
+    pub(crate) fn budget(&self, bytes: usize) -> Budget<'r> {
+        Budget::new(bytes, self.deadline)
+    }
+
     /// Bytes that one text may have, and the limit that says so.
     pub(crate) fn text_left(&self) -> (usize, Limit) {
         let left = self.allocation_left();
@@ -265,12 +276,17 @@ impl<'r> Session<'r> {
         }
     }
 
+    pub(crate) fn refund(&self, bytes: usize) -> Refund {
+        Refund { account: Rc::clone(&self.returned), bytes }
+    }
+
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Limit> {
-        self.allocated = self.allocated.saturating_add(bytes);
+        self.allocated = self.allocated.saturating_sub(self.returned.take()).saturating_add(bytes);
         if self.allocated > self.limits.max_allocated {
             return Err(Limit::Allocated);
         }
-        self.count_steps(in_steps(bytes))
+        // Also many small ones take their time.
+        self.count_steps(in_steps(bytes).max(1))
     }
 
     pub(crate) fn count_steps(&mut self, steps: u64) -> Result<(), Limit> {

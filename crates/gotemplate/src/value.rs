@@ -7,7 +7,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
@@ -177,6 +177,22 @@ struct ListBody {
     elem: Elem,
     nil: bool,
     items: RefCell<Vec<Value>>,
+    /// The name and the methods of a type of its own.
+    face: Option<Rc<dyn Object>>,
+    /// What is given back when it is let go.
+    _refund: Option<Refund>,
+}
+
+/// Bytes that count as made for as long as it is held.
+pub(crate) struct Refund {
+    pub(crate) account: Rc<Cell<usize>>,
+    pub(crate) bytes: usize,
+}
+
+impl Drop for Refund {
+    fn drop(&mut self) {
+        self.account.set(self.account.get().saturating_add(self.bytes));
+    }
 }
 
 impl Default for List {
@@ -193,12 +209,40 @@ impl List {
 
     /// A slice of another element type; the elements must be of it.
     pub fn with_elem(elem: Elem, items: Vec<Value>) -> Self {
-        Self(Rc::new(ListBody { elem, nil: false, items: RefCell::new(items) }))
+        Self(Rc::new(ListBody { elem, nil: false, items: RefCell::new(items), face: None, _refund: None }))
     }
 
     /// A nil slice, which differs from an empty one in JSON and YAML only: there it is `null`.
     pub fn nil(elem: Elem) -> Self {
-        Self(Rc::new(ListBody { elem, nil: true, items: RefCell::new(Vec::new()) }))
+        Self(Rc::new(ListBody {
+            elem,
+            nil: true,
+            items: RefCell::new(Vec::new()),
+            face: None,
+            _refund: None,
+        }))
+    }
+
+    /// A slice of a named type, whose name and methods are those of `face`; nil without items.
+    pub fn named(face: Rc<dyn Object>, elem: Elem, items: Option<Vec<Value>>) -> Self {
+        let nil = items.is_none();
+        Self(Rc::new(ListBody {
+            elem,
+            nil,
+            items: RefCell::new(items.unwrap_or_default()),
+            face: Some(face),
+            _refund: None,
+        }))
+    }
+
+    pub(crate) fn counted(items: Vec<Value>, refund: Refund) -> Self {
+        let (elem, items, refund) = (Elem::Any, RefCell::new(items), Some(refund));
+        Self(Rc::new(ListBody { elem, nil: false, items, face: None, _refund: refund }))
+    }
+
+    /// See [`List::named`].
+    pub(crate) fn face(&self) -> Option<&Rc<dyn Object>> {
+        self.0.face.as_ref()
     }
 
     /// Whether it is a nil slice.
@@ -470,9 +514,14 @@ pub trait Object {
         None
     }
 
-    /// Exported fields in order, for `%v` of a struct without a `String` method and for JSON.
+    /// Exported fields in order, for `%v` of a struct without a `String` method.
     fn fields(&self) -> Vec<(&'static str, Value)> {
         Vec::new()
+    }
+
+    /// Fields in order as JSON and YAML have them, which is where tags count.
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+        self.fields()
     }
 
     /// The number behind a kind such as `int64` (`time.Duration`).
@@ -554,6 +603,9 @@ impl Value {
             Self::Float64(_) => "float64".into(),
             Self::String(_) => "string".into(),
             Self::Bytes(_) => "[]uint8".into(),
+            Self::List(list) if list.face().is_some() => {
+                list.face().map_or_else(Cow::default, |face| face.type_name().into())
+            }
             Self::List(list) => match list.elem() {
                 Elem::Any => "[]interface {}".into(),
                 Elem::String => "[]string".into(),

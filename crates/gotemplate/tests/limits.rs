@@ -91,7 +91,7 @@ fn every_limit_says_its_value_and_what_to_do() {
         (Limit::Steps, "20000000"),
         (Limit::Output, "67108864"),
         (Limit::Allocated, "100663296"),
-        (Limit::Text, "8388608"),
+        (Limit::Text, "10485760"),
         (Limit::Depth, "2000"),
         (Limit::Blocks, "10000"),
         (Limit::Nesting, "1000"),

@@ -1,6 +1,8 @@
 //! `helm template`, as far as its flags are those of [`convoy_helm::TemplateFlags`]: for comparing with Helm.
 
-use convoy_helm::{Chart, Entropy, Environment, LoadError, TemplateError, TemplateFlags, template};
+use convoy_helm::{
+    Chart, Entropy, Environment, HelmVersion, LoadError, TemplateError, TemplateFlags, template,
+};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,6 +53,7 @@ fn run() -> Result<Vec<u8>, String> {
             "--kube-version" => flags.kube_version = Some(next()?),
             "-n" | "--namespace" => flags.namespace = Some(next()?),
             "--name-template" => flags.name_template = Some(next()?),
+            "--helm-version" => flags.helm = next()?.parse().map_err(|error| format!("{error}"))?,
             "--generate-name" => {}
             "--include-crds" => flags.include_crds = true,
             "--is-upgrade" => flags.is_upgrade = true,
@@ -71,7 +74,8 @@ fn run() -> Result<Vec<u8>, String> {
     let mut environment = Environment::new(now, Hashes(std::collections::hash_map::RandomState::new(), 0));
     let mut read =
         |name: &str| std::fs::read(name).map_err(|_| format!("open {name}: no such file or directory"));
-    let load = || load(Path::new(&chart));
+    let helm = flags.helm;
+    let load = || load(Path::new(&chart), helm);
     let name = flags.release_name(name, &mut environment).map_err(|error| error.to_string())?;
     template(&name, &flags, &mut read, load, &mut environment).map_err(|error: TemplateError| {
         let hint =
@@ -80,13 +84,13 @@ fn run() -> Result<Vec<u8>, String> {
     })
 }
 
-fn load(path: &Path) -> Result<Chart, LoadError> {
+fn load(path: &Path, helm: HelmVersion) -> Result<Chart, LoadError> {
     if path.is_file() {
-        return Chart::load_archive(&std::fs::read(path).unwrap_or_default());
+        return Chart::load_archive_for(&std::fs::read(path).unwrap_or_default(), helm);
     }
     let mut files = Vec::new();
     walk(path, "", &mut files);
-    Chart::load(files)
+    Chart::load_for(files, helm)
 }
 
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) {

@@ -1,6 +1,7 @@
 //! `.Capabilities`: what the target cluster is.
 
-use convoy_gotemplate::{Call, Elem, FuncError, Kind, Object, Signature, Str, Type, Value};
+use crate::version::HelmVersion;
+use convoy_gotemplate::{Call, Elem, FuncError, Kind, List, Object, Signature, Str, Type, Value};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -93,33 +94,50 @@ impl KubeVersion {
 }
 
 impl Default for Capabilities {
-    /// What `helm template` assumes when nothing is said: the version of its client library, and all API
-    /// versions that the library knows.
     fn default() -> Self {
-        Self {
-            kube_version: KubeVersion {
-                version: "v1.36.0".to_owned(),
-                normalized: "v1.36.0".to_owned(),
-                major: "1".to_owned(),
-                minor: "36".to_owned(),
-            },
-            api_versions: KNOWN_API_VERSIONS.iter().map(|version| (*version).to_owned()).collect(),
-        }
+        Self::assumed_by(HelmVersion::default())
     }
 }
 
 impl Capabilities {
-    pub(crate) fn to_value(&self) -> Value {
-        Value::object(CapabilitiesObject(self.clone()))
+    /// What a version of Helm assumes when nothing is said: the Kubernetes version of its client library, and all
+    /// API versions that the library knows.
+    pub fn assumed_by(helm: HelmVersion) -> Self {
+        let version = |minor: &str| KubeVersion {
+            version: format!("v1.{minor}.0"),
+            normalized: format!("v1.{minor}.0"),
+            major: "1".to_owned(),
+            minor: minor.to_owned(),
+        };
+        let minor = match helm {
+            HelmVersion::V3 => "37",
+            HelmVersion::V4 => "36",
+        };
+        let known = KNOWN_API_VERSIONS.iter().map(|version| (*version).to_owned());
+        let api_versions = match helm {
+            HelmVersion::V3 => with_those_of_helm_3(known.collect()).into(),
+            HelmVersion::V4 => known.collect(),
+        };
+        Self { kube_version: version(minor), api_versions }
+    }
+
+    pub(crate) fn to_value(&self, helm: HelmVersion) -> Value {
+        Value::object(CapabilitiesObject { capabilities: self.clone(), helm })
     }
 }
 
 #[derive(Debug)]
-struct CapabilitiesObject(Capabilities);
+struct CapabilitiesObject {
+    capabilities: Capabilities,
+    helm: HelmVersion,
+}
 
 impl Object for CapabilitiesObject {
     fn type_name(&self) -> &str {
-        "*common.Capabilities"
+        match self.helm {
+            HelmVersion::V3 => "*chartutil.Capabilities",
+            HelmVersion::V4 => "*common.Capabilities",
+        }
     }
 
     fn kind(&self) -> Kind {
@@ -131,10 +149,15 @@ impl Object for CapabilitiesObject {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
+        let (Capabilities { kube_version, api_versions }, helm) = (&self.capabilities, self.helm);
         match name {
-            "KubeVersion" => Some(Value::object(KubeVersionObject(self.0.kube_version.clone()))),
-            "APIVersions" => Some(Value::Object(Rc::new(VersionSetObject(Arc::clone(&self.0.api_versions))))),
-            "HelmVersion" => Some(Value::object(HelmVersionObject { kube: self.kube_client_version() })),
+            "KubeVersion" => Some(Value::object(KubeVersionObject { version: kube_version.clone(), helm })),
+            "APIVersions" => {
+                let versions = api_versions.iter().map(|version| Value::string(version.as_str()));
+                let face = Rc::new(VersionSet { known: Arc::clone(api_versions), helm });
+                Some(Value::List(List::named(face, Elem::String, Some(versions.collect()))))
+            }
+            "HelmVersion" => Some(Value::object(HelmVersionObject(helm))),
             _ => None,
         }
     }
@@ -147,18 +170,28 @@ impl Object for CapabilitiesObject {
     }
 }
 
-impl CapabilitiesObject {
-    fn kube_client_version(&self) -> String {
-        "v1.36".to_owned()
+#[derive(Debug)]
+struct KubeVersionObject {
+    version: KubeVersion,
+    helm: HelmVersion,
+}
+
+impl KubeVersionObject {
+    /// What its method String gives.
+    fn text(&self) -> &str {
+        match self.helm {
+            HelmVersion::V3 => &self.version.version,
+            HelmVersion::V4 => &self.version.normalized,
+        }
     }
 }
 
-#[derive(Debug)]
-struct KubeVersionObject(KubeVersion);
-
 impl Object for KubeVersionObject {
     fn type_name(&self) -> &str {
-        "common.KubeVersion"
+        match self.helm {
+            HelmVersion::V3 => "chartutil.KubeVersion",
+            HelmVersion::V4 => "common.KubeVersion",
+        }
     }
 
     fn kind(&self) -> Kind {
@@ -171,9 +204,9 @@ impl Object for KubeVersionObject {
 
     fn field(&self, name: &str) -> Option<Value> {
         match name {
-            "Version" => Some(Value::string(self.0.version.as_str())),
-            "Major" => Some(Value::string(self.0.major.as_str())),
-            "Minor" => Some(Value::string(self.0.minor.as_str())),
+            "Version" => Some(Value::string(self.version.version.as_str())),
+            "Major" => Some(Value::string(self.version.major.as_str())),
+            "Minor" => Some(Value::string(self.version.minor.as_str())),
             _ => None,
         }
     }
@@ -184,11 +217,11 @@ impl Object for KubeVersionObject {
     }
 
     fn call(&self, name: &str, _: &mut Call<'_, '_>, _: &[Value]) -> Result<Value, FuncError> {
-        Ok(Value::string(if name == "String" { self.0.normalized.as_str() } else { self.0.version.as_str() }))
+        Ok(Value::string(if name == "String" { self.text() } else { self.version.version.as_str() }))
     }
 
     fn display(&self) -> Option<Str> {
-        Some(self.0.normalized.as_str().into())
+        Some(self.text().into())
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
@@ -196,12 +229,19 @@ impl Object for KubeVersionObject {
     }
 }
 
+/// The methods of the list of API versions.
 #[derive(Debug)]
-struct VersionSetObject(Arc<[String]>);
+struct VersionSet {
+    known: Arc<[String]>,
+    helm: HelmVersion,
+}
 
-impl Object for VersionSetObject {
+impl Object for VersionSet {
     fn type_name(&self) -> &str {
-        "common.VersionSet"
+        match self.helm {
+            HelmVersion::V3 => "chartutil.VersionSet",
+            HelmVersion::V4 => "common.VersionSet",
+        }
     }
 
     fn kind(&self) -> Kind {
@@ -212,10 +252,6 @@ impl Object for VersionSetObject {
         self
     }
 
-    fn elem(&self) -> Elem {
-        Elem::String
-    }
-
     fn method(&self, name: &str) -> Option<&'static Signature> {
         static HAS: Signature = Signature::new(&[Type::String], Type::Bool);
         (name == "Has").then_some(&HAS)
@@ -223,24 +259,15 @@ impl Object for VersionSetObject {
 
     fn call(&self, _: &str, _: &mut Call<'_, '_>, args: &[Value]) -> Result<Value, FuncError> {
         let has = match args.first() {
-            Some(Value::String(wanted)) => self.0.iter().any(|known| known.as_bytes() == &**wanted),
+            Some(Value::String(wanted)) => self.known.iter().any(|known| known.as_bytes() == &**wanted),
             _ => false,
         };
         Ok(Value::Bool(has))
     }
-
-    fn entries(&self) -> Option<Vec<(Str, Value)>> {
-        let entries = self.0.iter().enumerate();
-        Some(
-            entries.map(|(i, version)| (Str::from(i.to_string()), Value::string(version.as_str()))).collect(),
-        )
-    }
 }
 
 #[derive(Debug)]
-struct HelmVersionObject {
-    kube: String,
-}
+struct HelmVersionObject(HelmVersion);
 
 impl Object for HelmVersionObject {
     fn type_name(&self) -> &str {
@@ -257,12 +284,25 @@ impl Object for HelmVersionObject {
 
     fn field(&self, name: &str) -> Option<Value> {
         match name {
-            "Version" => Some(Value::string(HELM_VERSION)),
+            "Version" => Some(Value::string(match self.0 {
+                HelmVersion::V3 => "v3.22.0",
+                HelmVersion::V4 => HELM_VERSION,
+            })),
             "GitCommit" | "GitTreeState" => Some(Value::string("")),
             "GoVersion" => Some(Value::string(GO_VERSION)),
-            "KubeClientVersion" => Some(Value::string(self.kube.as_str())),
+            "KubeClientVersion" if self.0 == HelmVersion::V4 => Some(Value::string("v1.36")),
             _ => None,
         }
+    }
+
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+        let name = |name: &'static str| match name {
+            "Version" => "version",
+            "GoVersion" => "go_version",
+            _ => "kube_client_version",
+        };
+        let set = self.fields().into_iter().filter(|(_, value)| value.truth());
+        set.map(|(go, value)| (name(go), value)).collect()
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
@@ -271,6 +311,21 @@ impl Object for HelmVersionObject {
             .filter_map(|name| Some((name, self.field(name)?)))
             .collect()
     }
+}
+
+/// `k8s.io/client-go` 0.37 has some others.
+fn with_those_of_helm_3(mut known: Vec<String>) -> Vec<String> {
+    let at = |known: &[String], version: &str| known.iter().position(|one| one == version);
+    if let Some(at) = at(&known, "networking.k8s.io/v1") {
+        known.insert(at, "lifecycle.k8s.io/v1alpha1".to_owned());
+    }
+    if let Some(at) = at(&known, "storagemigration.k8s.io/v1beta1") {
+        known.insert(at, "storagemigration.k8s.io/v1".to_owned());
+    }
+    for version in known.iter_mut().filter(|version| *version == "scheduling.k8s.io/v1alpha2") {
+        "scheduling.k8s.io/v1alpha3".clone_into(version);
+    }
+    known
 }
 
 /// Of `k8s.io/client-go` 0.36's scheme with the extension API, in its order.

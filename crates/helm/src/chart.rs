@@ -7,6 +7,7 @@ use crate::metadata::{Metadata, MetadataError};
 use crate::parsed::ParsedTemplates;
 use crate::schema::CompiledSchema;
 use crate::values::{Values, ValuesError, read_values};
+use crate::version::HelmVersion;
 use convoy_gotemplate::Str;
 use std::collections::BTreeMap;
 
@@ -39,6 +40,8 @@ pub struct Chart {
     pub files: Vec<File>,
     /// What stands in `charts/`.
     pub dependencies: Vec<Chart>,
+    /// The Helm that it is read and rendered as.
+    pub helm: HelmVersion,
     pub(crate) parsed: ParsedTemplates,
     pub(crate) compiled_schema: CompiledSchema,
 }
@@ -63,7 +66,13 @@ pub enum LoadError {
     },
     /// values.yaml is no map of values.
     #[error("cannot load values.yaml")]
-    Values(#[source] ValuesError),
+    Values {
+        /// What is wrong with it.
+        #[source]
+        source: ValuesError,
+        /// Whose words the text has.
+        helm: HelmVersion,
+    },
     /// Chart.yaml says something that cannot be.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
@@ -107,7 +116,7 @@ impl LoadError {
     pub fn helm_text(&self) -> String {
         match self {
             Self::File { source, .. } => format!("{self}: {}", source.go_text()),
-            Self::Values(source) => format!("{self}: {}", source.helm_text()),
+            Self::Values { source, helm } => format!("{self}: {}", source.helm_text(*helm)),
             Self::Subchart { source, .. } => format!("{self}: {}", source.helm_text()),
             _ => self.to_string(),
         }
@@ -121,6 +130,30 @@ impl Chart {
     ///
     /// When they are no chart, or one of its subcharts is none.
     pub fn load<D: AsRef<[u8]>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Self, LoadError> {
+        Self::load_for(files, HelmVersion::default())
+    }
+
+    /// [`Chart::load`] for a version of Helm.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Chart::load`].
+    pub fn load_for<D: AsRef<[u8]>>(
+        files: impl IntoIterator<Item = (String, D)>,
+        helm: HelmVersion,
+    ) -> Result<Self, LoadError> {
+        Self::from_files(Self::kept(files)?, 0, helm)
+    }
+
+    /// A chart whatever its `apiVersion`, as Helm's linter loads it.
+    pub(crate) fn load_any_version<D: AsRef<[u8]>>(
+        files: impl IntoIterator<Item = (String, D)>,
+    ) -> Result<Self, LoadError> {
+        Self::from_files(Self::kept(files)?, 1, HelmVersion::V4)
+    }
+
+    /// The files of a folder that .helmignore leaves, in order.
+    fn kept<D: AsRef<[u8]>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Vec<File>, LoadError> {
         let files: Vec<(String, D)> = files.into_iter().collect();
         let rules = files.iter().find(|(name, _)| name == ".helmignore").map(|(_, data)| data.as_ref());
         let rules = IgnoreRules::parse(rules)?;
@@ -138,7 +171,7 @@ impl Chart {
         }
         // The order of a walk through the folders.
         kept.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
-        Self::from_files(kept, 0)
+        Ok(kept)
     }
 
     /// Loads a chart from its archive (.tgz); .helmignore does not hold.
@@ -147,18 +180,27 @@ impl Chart {
     ///
     /// As for [`Chart::load`].
     pub fn load_archive(archive: &[u8]) -> Result<Self, LoadError> {
-        Self::from_files(archive::read(archive)?, 0)
+        Self::load_archive_for(archive, HelmVersion::default())
     }
 
-    fn from_files(files: Vec<File>, nesting: usize) -> Result<Self, LoadError> {
+    /// [`Chart::load_archive`] for a version of Helm.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Chart::load`].
+    pub fn load_archive_for(archive: &[u8], helm: HelmVersion) -> Result<Self, LoadError> {
+        Self::from_files(archive::read(archive)?, 0, helm)
+    }
+
+    fn from_files(files: Vec<File>, nesting: usize, helm: HelmVersion) -> Result<Self, LoadError> {
         if nesting > MAX_NESTING {
             return Err(LoadError::TooDeep);
         }
-        let mut chart = Self::default();
+        let mut chart = Self { helm, ..Self::default() };
         let mut seen_metadata = false;
         for file in files.iter().filter(|file| file.name == "Chart.yaml") {
             seen_metadata = true;
-            let read = chart.metadata.read(&file.data);
+            let read = chart.metadata.read(&file.data, helm);
             read.map_err(|source| LoadError::File { file: "Chart.yaml", source })?;
             if chart.metadata.api_version.is_empty() {
                 "v1".clone_into(&mut chart.metadata.api_version);
@@ -172,13 +214,14 @@ impl Chart {
             match file.name.as_str() {
                 "Chart.yaml" | "Chart.lock" => {}
                 "values.yaml" => {
-                    chart.values = read_values(&file.data).map_err(LoadError::Values)?;
+                    chart.values =
+                        read_values(&file.data, helm).map_err(|source| LoadError::Values { source, helm })?;
                     chart.values_text = Some(file.data);
                 }
                 "values.schema.json" => chart.schema = Some(file.data),
                 "requirements.yaml" => {
                     seen_metadata |= !chart.metadata.api_version.is_empty();
-                    let read = chart.metadata.read_requirements(&file.data);
+                    let read = chart.metadata.read_requirements(&file.data, helm);
                     read.map_err(|source| LoadError::File { file: "requirements.yaml", source })?;
                     chart.keep_if_v1(file);
                 }
@@ -224,7 +267,7 @@ impl Chart {
         if folder.ends_with(".tgz") {
             return match files.first() {
                 Some(file) if file.name == folder => {
-                    Self::from_files(archive::read(&file.data)?, nesting + 1)
+                    Self::from_files(archive::read(&file.data)?, nesting + 1, self.helm)
                 }
                 other => Err(LoadError::ArchiveIsFolder {
                     chart: self.metadata.name.clone(),
@@ -238,7 +281,7 @@ impl Chart {
             let (_, name) = file.name.split_once('/')?;
             Some(File { name: name.to_owned(), data: file.data })
         });
-        Self::from_files(files.collect(), nesting + 1)
+        Self::from_files(files.collect(), nesting + 1, self.helm)
     }
 
     /// Whether it only lends templates to others.

@@ -1,9 +1,11 @@
 //! How a chart's values, its parents' and the user's come together.
 //!
-//! The rules are Helm 4.2's, down to which maps are shared: globals of a parent and of its children are the
+//! The rules are Helm's, down to which maps are shared: globals of a parent and of its children are the
 //! same map below their first level, so what one child adds there the others see.
 
 use crate::tree::Node;
+use crate::version::HelmVersion;
+use crate::watch::Watch;
 use convoy_gotemplate::{List, Map, Str, Value, sprintf};
 use std::collections::BTreeSet;
 
@@ -14,6 +16,11 @@ pub(crate) const GLOBAL: &str = "global";
 pub(crate) enum Nulls {
     Remove,
     Keep,
+}
+
+/// Whether a chart's own nulls go as well: Helm 3 keeps those that nobody gave a value.
+fn removes_defaults(node: &Node<'_>, nulls: Nulls) -> bool {
+    nulls == Nulls::Remove && node.chart.helm == HelmVersion::V4
 }
 
 /// A value of a parent that cannot hold the values of its subchart.
@@ -28,19 +35,25 @@ pub struct TypeMismatch {
 
 /// The values of a chart and all charts in it, given those of the user, which stay as they are.
 pub(crate) fn coalesce_values(node: &Node<'_>, values: &Map, nulls: Nulls) -> Result<Map, TypeMismatch> {
-    let values = deep_copy(values);
+    let values = deep_copy(values, node.watch);
     coalesce(node, &values, nulls)?;
     Ok(values)
 }
 
-pub(crate) fn deep_copy(map: &Map) -> Map {
-    map.borrow().iter().map(|(key, value)| (key.clone(), deep_copy_value(value))).collect()
+pub(crate) fn deep_copy(map: &Map, watch: &Watch<'_>) -> Map {
+    let map = map.borrow();
+    let entries = map.iter().take_while(|_| !watch.turn());
+    entries.map(|(key, value)| (key.clone(), deep_copy_value(value, watch))).collect()
 }
 
-fn deep_copy_value(value: &Value) -> Value {
+fn deep_copy_value(value: &Value, watch: &Watch<'_>) -> Value {
     match value {
-        Value::Map(map) => Value::Map(deep_copy(map)),
-        Value::List(list) => Value::List(List::new(list.borrow().iter().map(deep_copy_value).collect())),
+        Value::Map(map) => Value::Map(deep_copy(map, watch)),
+        Value::List(list) => {
+            let list = list.borrow();
+            let items = list.iter().take_while(|_| !watch.turn());
+            Value::List(List::new(items.map(|item| deep_copy_value(item, watch)).collect()))
+        }
         other => other.clone(),
     }
 }
@@ -107,7 +120,7 @@ fn coalesce_globals(child: &Map, parent: &Map) {
 
 /// Puts a chart's own values under those it was given.
 fn coalesce_own(node: &Node<'_>, values: &Map, nulls: Nulls) {
-    let defaults = deep_copy(&node.values);
+    let defaults = deep_copy(&node.values, node.watch);
     for (key, default) in defaults.entries() {
         match (values.get(&key), default) {
             (Some(Value::Nil), _) if nulls == Nulls::Remove => {
@@ -116,14 +129,14 @@ fn coalesce_own(node: &Node<'_>, values: &Map, nulls: Nulls) {
             (Some(Value::Map(given)), Value::Map(default)) => {
                 let is_child = node.dependencies.iter().any(|child| child.metadata.name.as_bytes() == &*key);
                 let nulls = if is_child { Nulls::Keep } else { nulls };
-                if nulls == Nulls::Remove {
+                if removes_defaults(node, nulls) {
                     remove_nulls(&default);
                 }
                 coalesce_tables(&given, &default, nulls);
             }
             (Some(_), _) => {}
             (None, default) => {
-                if nulls == Nulls::Remove {
+                if removes_defaults(node, nulls) {
                     match &default {
                         Value::Nil => continue,
                         Value::Map(table) => remove_nulls(table),

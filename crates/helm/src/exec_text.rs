@@ -1,5 +1,7 @@
 //! Helm's way of wording what text/template reports.
 
+use crate::version::HelmVersion;
+
 const WARN_START: &str = "HELM_ERR_START";
 const WARN_END: &str = "HELM_ERR_END";
 
@@ -13,8 +15,9 @@ pub(crate) fn parse_error(file: &str, text: &str) -> String {
     }
 }
 
-/// The text for a template that fails: one block of lines for each template on the way to the failure.
-pub(crate) fn exec_error(file: &str, text: &str) -> String {
+/// The text for a template that fails: one block of lines for each template on the way to the failure; for Helm 3
+/// the text of Go as it is.
+pub(crate) fn exec_error(file: &str, text: &str, helm: HelmVersion) -> String {
     let mut parts = text.splitn(3, ": ");
     let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return format!("execution error in ({file}): {text}");
@@ -24,6 +27,9 @@ pub(crate) fn exec_error(file: &str, text: &str) -> String {
         && let Some(message) = rest.get(start + WARN_START.len()..end)
     {
         return format!("execution error at ({location}): {message}");
+    }
+    if helm == HelmVersion::V3 {
+        return text.to_owned();
     }
     let mut traces: Vec<Trace<'_>> = Vec::new();
     let mut current = Some(text);
@@ -101,11 +107,14 @@ mod tests {
     fn failures_are_worded_as_helm_words_them() {
         let text = "template: a/t.yaml:3:5: executing \"a/t.yaml\" at <include \"x\" .>: error calling include: template: a/_h.tpl:2:3: executing \"x\" at <.Values.a.b>: nil pointer evaluating interface {}.b";
         assert_eq!(
-            exec_error("a/t.yaml", text),
+            exec_error("a/t.yaml", text, HelmVersion::V4),
             "a/t.yaml:3:5\n  executing \"a/t.yaml\" at <include \"x\" .>:\n    error calling include:\na/_h.tpl:2:3\n  executing \"x\" at <.Values.a.b>:\n    nil pointer evaluating interface {}.b"
         );
         let text = "template: a/t.yaml:3:5: executing \"a/t.yaml\" at <fail \"x\">: error calling fail: HELM_ERR_STARTno: wayHELM_ERR_END";
-        assert_eq!(exec_error("a/t.yaml", text), "execution error at (a/t.yaml:3:5): no: way");
+        assert_eq!(
+            exec_error("a/t.yaml", text, HelmVersion::V4),
+            "execution error at (a/t.yaml:3:5): no: way"
+        );
         assert_eq!(
             parse_error("a/t.yaml", "template: a/t.yaml:3: unexpected \"}\" in operand"),
             "parse error at (a/t.yaml:3): unexpected \"}\" in operand"

@@ -3,6 +3,7 @@
 use crate::archive::clean;
 use crate::chart::File;
 use crate::glob::Glob;
+use crate::version::HelmVersion;
 use convoy_gotemplate::{Call, Elem, FuncError, Kind, List, Object, Signature, Str, Type, Value};
 use convoy_yaml::{Emitter, natural_order};
 use std::any::Any;
@@ -10,20 +11,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Helm's `files`: a map from names to bytes, with methods.
-#[derive(Debug, Default)]
-pub(crate) struct Files(BTreeMap<Str, Str>);
+#[derive(Debug)]
+pub(crate) struct Files {
+    files: BTreeMap<Str, Str>,
+    helm: HelmVersion,
+}
 
 const TYPE: &str = "engine.files";
 
 impl Files {
-    pub(crate) fn of(files: &[File]) -> Value {
+    pub(crate) fn of(files: &[File], helm: HelmVersion) -> Value {
         let files = files.iter().map(|file| (Str::from(file.name.as_str()), file.data.clone())).collect();
-        Value::Object(Rc::new(Self(files)))
+        Value::Object(Rc::new(Self { files, helm }))
     }
 
     fn get(&self, args: &[Value]) -> Str {
         match args.first() {
-            Some(Value::String(name)) => self.0.get(&**name).cloned().unwrap_or_default(),
+            Some(Value::String(name)) => self.files.get(&**name).cloned().unwrap_or_default(),
             _ => Str::default(),
         }
     }
@@ -35,13 +39,17 @@ impl Files {
         };
         let glob = Glob::new(&pattern);
         let matches = |name: &Str| glob.matches(&name.to_text());
-        Self(self.0.iter().filter(|(name, _)| matches(name)).map(|(n, d)| (n.clone(), d.clone())).collect())
+        let files = self.files.iter().filter(|(name, _)| matches(name));
+        Self { files: files.map(|(name, data)| (name.clone(), data.clone())).collect(), helm: self.helm }
     }
 
     fn lines(&self, args: &[Value]) -> Result<List, FuncError> {
         let Some(Value::String(name)) = args.first() else { return Ok(List::strings::<Str>([])) };
-        let Some(text) = self.0.get(&**name) else { return Ok(List::strings::<Str>([])) };
+        let Some(text) = self.files.get(&**name) else { return Ok(List::strings::<Str>([])) };
         if text.is_empty() {
+            if self.helm == HelmVersion::V3 {
+                return Ok(List::strings::<Str>([]));
+            }
             return Err(FuncError::new("runtime error: index out of range [-1]"));
         }
         let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -52,7 +60,7 @@ impl Files {
     /// cannot be written.
     fn to_yaml(&self, content: impl Fn(&[u8]) -> String) -> Value {
         let mut entries = BTreeMap::new();
-        for (name, data) in &self.0 {
+        for (name, data) in &self.files {
             let name = clean(&name.to_text());
             let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
             entries.insert(name, content(data));
@@ -144,7 +152,7 @@ impl Object for Files {
     }
 
     fn entries(&self) -> Option<Vec<(Str, Value)>> {
-        Some(self.0.iter().map(|(name, data)| (name.clone(), Value::Bytes(data.clone()))).collect())
+        Some(self.files.iter().map(|(name, data)| (name.clone(), Value::Bytes(data.clone()))).collect())
     }
 }
 

@@ -1,5 +1,5 @@
 //! Helm charts without a process, a network or a file: chart + values + capabilities in, manifests, hooks and
-//! notes out, as Helm 4.2 makes them.
+//! notes out, as Helm 4.2 makes them, or Helm 3.22 for a chart that is loaded for that.
 //!
 //! - [`Chart::load`] reads a chart from files in memory; it can be kept and shared by threads.
 //! - [`render`] makes a [`Rendered`] of it for one release and one target.
@@ -13,12 +13,14 @@
 mod archive;
 mod capabilities;
 mod chart;
+mod chart_struct;
 mod coalesce;
 mod exec_text;
 mod files;
 pub mod functions;
 mod glob;
 mod ignore;
+mod lint;
 mod loose;
 mod manifest;
 mod metadata;
@@ -32,6 +34,8 @@ mod strvals;
 mod template;
 mod tree;
 mod values;
+mod version;
+mod watch;
 
 pub use archive::{ArchiveError, read as read_archive};
 pub use capabilities::{Capabilities, KubeVersion, KubeVersionError};
@@ -40,6 +44,7 @@ pub use coalesce::TypeMismatch;
 pub use convoy_gotemplate::{Limit, Limits};
 pub use functions::{Entropy, Environment};
 pub use ignore::{IgnoreError, IgnoreRules};
+pub use lint::{LintChart, LintMessage, LintOptions, Severity, lint};
 pub use loose::TypedError;
 pub use manifest::{Hook, HookEvent, Manifest, ManifestError};
 pub use metadata::{Dependency, ImportValues, Maintainer, Metadata, MetadataError};
@@ -51,3 +56,4 @@ pub use template::{
     TemplateError, TemplateFlags, check_installable, check_name, output_files, template, template_rendered,
 };
 pub use values::{Data, Values, ValuesError, lay_over, read_values};
+pub use version::{HelmVersion, HelmVersionError};

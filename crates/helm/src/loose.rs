@@ -62,6 +62,9 @@ pub enum TypedError {
     /// A limit was reached.
     #[error("{0}")]
     Limit(Limit),
+    /// A field that nobody knows, where all have to be known.
+    #[error("error unmarshaling JSON: while decoding JSON: json: unknown field {0:?}")]
+    UnknownField(String),
     /// The text as a whole, or one of its fields, has another type.
     #[error("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into {place}")]
     Type {
@@ -77,7 +80,7 @@ impl TypedError {
     pub fn go_text(&self) -> String {
         match self {
             Self::Yaml(cause) => format!("{self}: {cause}"),
-            Self::Type { .. } | Self::Limit(_) => self.to_string(),
+            Self::Type { .. } | Self::UnknownField(_) | Self::Limit(_) => self.to_string(),
         }
     }
 }
@@ -85,6 +88,9 @@ impl TypedError {
 /// Fields of a Go struct that are being read; keeps the first type error, as Go's decoder does.
 pub(crate) struct Fields<'y> {
     entries: Option<&'y BTreeMap<String, Loose>>,
+    /// Name of the struct's type; nothing when it has none.
+    owner: String,
+    /// Fields on the way to the struct, each with a dot after it.
     path: String,
 }
 
@@ -109,10 +115,10 @@ pub(crate) fn read_unless(text: &[u8], is_stopped: &dyn Fn() -> bool) -> Result<
 impl<'y> Fields<'y> {
     /// `go_type` is the name of the struct, as in `chart.Metadata`.
     pub(crate) fn of(value: &'y Loose, go_type: &str) -> Result<Self, TypedError> {
-        let name = go_type.rsplit('.').next().unwrap_or(go_type);
+        let (owner, path) = (short_name(go_type), String::new());
         match value {
-            Loose::Map(entries) => Ok(Self { entries: Some(entries), path: name.to_owned() }),
-            Loose::Null => Ok(Self { entries: None, path: name.to_owned() }),
+            Loose::Map(entries) => Ok(Self { entries: Some(entries), owner, path }),
+            Loose::Null => Ok(Self { entries: None, owner, path }),
             other => {
                 Err(TypedError::Type { found: other.kind(), place: format!("Go value of type {go_type}") })
             }
@@ -131,7 +137,7 @@ impl<'y> Fields<'y> {
     }
 
     fn error(&self, name: &str, value: &Loose, wanted: &str) -> TypedError {
-        let place = format!("Go struct field {}.{name} of type {wanted}", self.path);
+        let place = format!("Go struct field {}.{}{name} of type {wanted}", self.owner, self.path);
         TypedError::Type { found: value.kind(), place }
     }
 
@@ -182,19 +188,31 @@ impl<'y> Fields<'y> {
         }
     }
 
-    /// A list of structs, of which any may be null.
+    /// A list of pointers to structs, of which any may be null.
     pub(crate) fn structs(&self, name: &str, go_type: &str) -> Result<Vec<Option<Self>>, TypedError> {
+        self.list_of(name, go_type, "[]*")
+    }
+
+    /// A list of structs themselves.
+    pub(crate) fn values(&self, name: &str, go_type: &str) -> Result<Vec<Option<Self>>, TypedError> {
+        self.list_of(name, go_type, "[]")
+    }
+
+    fn list_of(&self, name: &str, go_type: &str, of: &str) -> Result<Vec<Option<Self>>, TypedError> {
         let items = match self.get(name) {
             Loose::Null => return Ok(Vec::new()),
             Loose::Seq(items) => items,
-            other => return Err(self.error(name, other, &format!("[]*{go_type}"))),
+            other => return Err(self.error(name, other, &format!("{of}{go_type}"))),
         };
-        let path = format!("{}.{name}", self.path);
+        let path = format!("{}{name}.", self.path);
         items
             .iter()
             .map(|item| match item {
                 Loose::Null => Ok(None),
-                Loose::Map(entries) => Ok(Some(Self { entries: Some(entries), path: path.clone() })),
+                Loose::Map(entries) => {
+                    let (owner, path) = (short_name(go_type), path.clone());
+                    Ok(Some(Self { entries: Some(entries), owner, path }))
+                }
                 other => Err(self.error(name, other, go_type)),
             })
             .collect()
@@ -205,10 +223,19 @@ impl<'y> Fields<'y> {
         match self.get(name) {
             Loose::Null => Ok(None),
             Loose::Map(entries) => {
-                Ok(Some(Self { entries: Some(entries), path: format!("{}.{name}", self.path) }))
+                let path = format!("{}{name}.", self.path);
+                Ok(Some(Self { entries: Some(entries), owner: short_name(go_type), path }))
             }
             other => Err(self.error(name, other, go_type)),
         }
+    }
+}
+
+/// A type's name without that of its package; a struct that is written out has none.
+fn short_name(go_type: &str) -> String {
+    match go_type.starts_with("struct ") {
+        true => String::new(),
+        false => go_type.rsplit('.').next().unwrap_or(go_type).to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rendered files to manifests: the documents of each, hooks apart, in the order of installation.
 
 use crate::loose::{self, Fields, TypedError};
+use crate::version::HelmVersion;
 use convoy_gotemplate::{Limit, Str};
 use std::collections::BTreeMap;
 
@@ -97,6 +98,7 @@ impl ManifestError {
 /// The documents of rendered files, in the order of the files' names, and sorted for installation.
 pub(crate) fn sort(
     files: &BTreeMap<String, Str>,
+    helm: HelmVersion,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(Vec<Manifest>, Vec<Hook>), ManifestError> {
     let mut manifests = Vec::new();
@@ -111,8 +113,8 @@ pub(crate) fn sort(
                 cause: TypedError::Limit(Limit::Deadline),
             });
         }
-        for document in split(content) {
-            let head = Head::read(document, is_stopped)
+        for document in split(content, helm) {
+            let head = Head::read(document, helm, is_stopped)
                 .map_err(|cause| ManifestError { source_path: path.clone(), cause })?;
             let manifest = Manifest {
                 source: path.clone(),
@@ -139,8 +141,8 @@ pub(crate) fn sort(
             });
         }
     }
-    manifests.sort_by(|a, b| by_kind(&a.kind).cmp(&by_kind(&b.kind)));
-    hooks.sort_by(|a, b| by_kind(&a.manifest.kind).cmp(&by_kind(&b.manifest.kind)));
+    manifests.sort_by(|a, b| by_kind(&a.kind, helm).cmp(&by_kind(&b.kind, helm)));
+    hooks.sort_by(|a, b| by_kind(&a.manifest.kind, helm).cmp(&by_kind(&b.manifest.kind, helm)));
     Ok((manifests, hooks))
 }
 
@@ -157,9 +159,13 @@ struct Head {
 }
 
 impl Head {
-    fn read(document: &[u8], is_stopped: &dyn Fn() -> bool) -> Result<Self, TypedError> {
+    fn read(document: &[u8], helm: HelmVersion, is_stopped: &dyn Fn() -> bool) -> Result<Self, TypedError> {
         let value = loose::read_unless(document, is_stopped)?;
-        let fields = Fields::of(&value, "util.SimpleHead")?;
+        let go_type = match helm {
+            HelmVersion::V3 => "releaseutil.SimpleHead",
+            HelmVersion::V4 => "util.SimpleHead",
+        };
+        let fields = Fields::of(&value, go_type)?;
         let mut head = Self {
             api_version: fields.string("apiVersion")?,
             kind: fields.string("kind")?,
@@ -175,8 +181,12 @@ impl Head {
 }
 
 /// The documents of a text: it is cut wherever a line starts with `---`, even inside a block scalar or glued
-/// to what follows. Space before each document is dropped, and documents of nothing but space are.
-pub(crate) fn split(text: &[u8]) -> Vec<&[u8]> {
+/// to what follows. Space before each document is dropped, for Helm 3 also the space after it, and documents of
+/// nothing but space are.
+pub(crate) fn split(text: &[u8], helm: HelmVersion) -> Vec<&[u8]> {
+    if helm == HelmVersion::V3 {
+        return split_with_space(text);
+    }
     let mut documents = Vec::new();
     let text = trim_start(text);
     let mut from = 0;
@@ -194,6 +204,35 @@ pub(crate) fn split(text: &[u8]) -> Vec<&[u8]> {
         }
     }
     add(&mut documents, text.get(from..).unwrap_or_default());
+    documents
+}
+
+/// Helm 3's `(?:^|\s*\n)---\s*`: the space around a separator is part of it, so that of two that follow one another
+/// the second is text.
+fn split_with_space<'t>(text: &'t [u8]) -> Vec<&'t [u8]> {
+    let is_space = |byte: &u8| matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ');
+    let text = trim_end(trim_start(text));
+    let mut documents = Vec::new();
+    let mut from = 0;
+    let mut add = |document: &'t [u8]| {
+        if !document.is_empty() {
+            documents.push(trim_end(trim_start(document)));
+        }
+    };
+    loop {
+        let rest = text.get(from..).unwrap_or_default();
+        let dashes = match memchr::memmem::find(rest, b"\n---") {
+            _ if from == 0 && rest.starts_with(b"---") => 0,
+            Some(newline) => newline + 1,
+            None => break,
+        };
+        let before = rest.get(..dashes).unwrap_or_default();
+        let document = before.iter().rposition(|byte| !is_space(byte)).map_or(0, |last| last + 1);
+        add(before.get(..document).unwrap_or_default());
+        let after = rest.get(dashes + 3..).unwrap_or_default();
+        from += dashes + 3 + after.iter().take_while(|byte| is_space(byte)).count();
+    }
+    add(text.get(from..).unwrap_or_default());
     documents
 }
 
@@ -240,8 +279,13 @@ pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
 }
 
 /// Known kinds in the order of installation, then unknown ones by name.
-fn by_kind(kind: &str) -> (usize, &str) {
-    match INSTALL_ORDER.iter().position(|known| *known == kind) {
+fn by_kind(kind: &str, helm: HelmVersion) -> (usize, &str) {
+    let known = match helm {
+        // Helm 3 does not know the last two, the configurations of webhooks.
+        HelmVersion::V3 => INSTALL_ORDER.len() - 2,
+        HelmVersion::V4 => INSTALL_ORDER.len(),
+    };
+    match INSTALL_ORDER.iter().take(known).position(|known| *known == kind) {
         Some(place) => (place, ""),
         None => (INSTALL_ORDER.len(), kind),
     }

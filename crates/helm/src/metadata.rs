@@ -1,8 +1,10 @@
 //! Chart.yaml.
 
+use crate::chart_struct;
 use crate::loose::{self, Fields, Loose, TypedError};
 use crate::semver::Version;
 use crate::values::Data;
+use crate::version::HelmVersion;
 use convoy_gotemplate::{Elem, Map, Str, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +45,8 @@ pub struct Metadata {
     pub dependencies: Vec<Dependency>,
     /// `application`, `library` or nothing, which is the first.
     pub kind: String,
+    has_null_maintainer: bool,
+    has_null_dependency: bool,
 }
 
 /// Who maintains a chart.
@@ -100,51 +104,62 @@ pub enum ImportValues {
 #[error("validation: {0}")]
 pub struct MetadataError(pub String);
 
+/// Go's package of a chart's types.
+fn package(helm: HelmVersion) -> &'static str {
+    match helm {
+        HelmVersion::V3 => "chart",
+        HelmVersion::V4 => "v2",
+    }
+}
+
 impl Metadata {
-    pub(crate) fn read(&mut self, text: &[u8]) -> Result<(), TypedError> {
+    pub(crate) fn read(&mut self, text: &[u8], helm: HelmVersion) -> Result<(), TypedError> {
         let value = loose::read(text)?;
-        let fields = Fields::of(&value, "chart.Metadata")?;
-        self.name = fields.string("name")?;
-        self.home = fields.string("home")?;
-        self.sources = fields.strings("sources")?;
-        self.version = fields.string("version")?;
+        let package = package(helm);
+        let fields = Fields::of(&value, &format!("{package}.Metadata"))?;
+        // In the order of the keys, as Go reads them: the first that is wrong is told.
+        self.annotations = fields.string_map("annotations")?;
+        self.api_version = fields.string("apiVersion")?;
+        self.app_version = fields.string("appVersion")?;
+        self.condition = fields.string("condition")?;
+        self.read_dependencies(&fields, package)?;
+        self.deprecated = fields.boolean("deprecated")?;
         self.description = fields.string("description")?;
+        self.home = fields.string("home")?;
+        self.icon = fields.string("icon")?;
         self.keywords = fields.strings("keywords")?;
-        self.maintainers = fields
-            .structs("maintainers", "chart.Maintainer")?
+        self.kube_version = fields.string("kubeVersion")?;
+        let maintainers = fields.structs("maintainers", &format!("{package}.Maintainer"))?;
+        self.has_null_maintainer = maintainers.iter().any(Option::is_none);
+        self.maintainers = maintainers
             .into_iter()
             .flatten()
             .map(|maintainer| {
-                Ok(Maintainer {
-                    name: maintainer.string("name")?,
-                    email: maintainer.string("email")?,
-                    url: maintainer.string("url")?,
-                })
+                let (email, name) = (maintainer.string("email")?, maintainer.string("name")?);
+                Ok(Maintainer { name, email, url: maintainer.string("url")? })
             })
             .collect::<Result<_, _>>()?;
-        self.icon = fields.string("icon")?;
-        self.api_version = fields.string("apiVersion")?;
-        self.condition = fields.string("condition")?;
+        self.name = fields.string("name")?;
+        self.sources = fields.strings("sources")?;
         self.tags = fields.string("tags")?;
-        self.app_version = fields.string("appVersion")?;
-        self.deprecated = fields.boolean("deprecated")?;
-        self.annotations = fields.string_map("annotations")?;
-        self.kube_version = fields.string("kubeVersion")?;
         self.kind = fields.string("type")?;
-        self.read_dependencies(&fields)
+        self.version = fields.string("version")?;
+        Ok(())
     }
 
     /// requirements.yaml of a chart of version 1 has the dependencies only.
-    pub(crate) fn read_requirements(&mut self, text: &[u8]) -> Result<(), TypedError> {
+    pub(crate) fn read_requirements(&mut self, text: &[u8], helm: HelmVersion) -> Result<(), TypedError> {
         let value = loose::read(text)?;
-        self.read_dependencies(&Fields::of(&value, "chart.Metadata")?)
+        let package = package(helm);
+        self.read_dependencies(&Fields::of(&value, &format!("{package}.Metadata"))?, package)
     }
 
-    fn read_dependencies(&mut self, fields: &Fields<'_>) -> Result<(), TypedError> {
-        let dependencies = fields.structs("dependencies", "chart.Dependency")?;
+    fn read_dependencies(&mut self, fields: &Fields<'_>, package: &str) -> Result<(), TypedError> {
+        let dependencies = fields.structs("dependencies", &format!("{package}.Dependency"))?;
         if dependencies.is_empty() {
             return Ok(());
         }
+        self.has_null_dependency = dependencies.iter().any(Option::is_none);
         self.dependencies = dependencies
             .into_iter()
             .flatten()
@@ -199,8 +214,14 @@ impl Metadata {
         if !matches!(self.kind.as_str(), "" | "application" | "library") {
             return wrong("chart.metadata.type must be application or library".to_owned());
         }
+        if self.has_null_maintainer {
+            return wrong("maintainers must not contain empty or null nodes".to_owned());
+        }
         for maintainer in &mut self.maintainers {
             [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url].into_iter().for_each(sanitize);
+        }
+        if self.has_null_dependency {
+            return wrong("dependencies must not contain empty or null nodes".to_owned());
         }
         let mut seen = BTreeSet::new();
         for dependency in &mut self.dependencies {
@@ -221,8 +242,16 @@ impl Metadata {
         Ok(())
     }
 
-    /// `.Chart`: Go's fields by their names.
-    pub(crate) fn to_map(&self, is_root: bool) -> Map {
+    /// `.Chart`.
+    pub(crate) fn to_value(&self, is_root: bool, helm: HelmVersion) -> Value {
+        match helm {
+            HelmVersion::V3 => chart_struct::value(self, is_root),
+            HelmVersion::V4 => Value::Map(self.to_map(is_root)),
+        }
+    }
+
+    /// Go's fields by their names.
+    fn to_map(&self, is_root: bool) -> Map {
         let text = |text: &str| Value::string(text);
         let strings = |items: &[String]| Value::list(items.iter().map(|item| text(item)).collect());
         let annotations = self.annotations.iter().map(|(k, v)| (Str::from(k.as_str()), text(v))).collect();
@@ -296,7 +325,7 @@ impl ImportValues {
         }
     }
 
-    fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         match self {
             Self::Export(name) => Value::string(name.as_str()),
             Self::Paths { child, parent, rewritten } => {

@@ -1,7 +1,6 @@
 //! Parsed templates, kept with their chart from one render to the next.
 
-use crate::functions;
-use convoy_gotemplate::{ParseError, Parsed, Str, Templates, parse};
+use convoy_gotemplate::{Functions, ParseError, Parsed, Str, Templates, parse};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +40,7 @@ impl ParsedTemplates {
     pub(crate) fn set(
         &self,
         wanted: Vec<(String, Str)>,
+        functions: &Functions,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Arc<Templates>, (String, Option<ParseError>)> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,8 +55,8 @@ impl ParsedTemplates {
                 Some((known, parsed)) if known == text => templates.add(parsed),
                 _ if is_stopped() => return Err((name.clone(), None)),
                 _ => {
-                    let parsed = parse(name.as_str(), text, functions::functions())
-                        .map_err(|error| (name.clone(), Some(error)))?;
+                    let parsed =
+                        parse(name.as_str(), text, functions).map_err(|error| (name.clone(), Some(error)))?;
                     templates.add(&parsed);
                     if kept.texts.len() < MAX_TEXTS {
                         kept.texts.insert(name.clone(), (text.clone(), parsed));
@@ -73,6 +73,7 @@ impl ParsedTemplates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::functions;
 
     #[test]
     fn what_was_parsed_for_one_render_serves_the_next() {
@@ -80,15 +81,17 @@ mod tests {
             vec![("x/a.yaml".to_owned(), Str::from("a: 1")), ("x/b.yaml".to_owned(), text.into())]
         };
         let parsed = ParsedTemplates::default();
-        let one = parsed.set(wanted("b: {{ 1 }}"), &|| false).map_err(|_| ()).unwrap();
+        let one = parsed.set(wanted("b: {{ 1 }}"), functions(), &|| false).map_err(|_| ()).unwrap();
         // Nothing is parsed any more, or it would be stopped.
-        let other = parsed.set(wanted("b: {{ 1 }}"), &|| true).map_err(|_| ()).unwrap();
+        let other = parsed.set(wanted("b: {{ 1 }}"), functions(), &|| true).map_err(|_| ()).unwrap();
         assert!(Arc::ptr_eq(&one, &other));
-        let (stopped, why) = parsed.set(wanted("b: {{ 2 }}"), &|| true).map(|_| ()).unwrap_err();
+        let (stopped, why) = parsed.set(wanted("b: {{ 2 }}"), functions(), &|| true).map(|_| ()).unwrap_err();
         assert_eq!((stopped.as_str(), why.is_none()), ("x/b.yaml", true));
         // A text that is not reached is parsed all the same: Helm reports what is wrong with it.
-        let (broken, why) =
-            parsed.set(wanted("{{ define \"unused\" }}{{ }}{{ end }}"), &|| false).map(|_| ()).unwrap_err();
+        let (broken, why) = parsed
+            .set(wanted("{{ define \"unused\" }}{{ }}{{ end }}"), functions(), &|| false)
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!((broken.as_str(), why.is_some()), ("x/b.yaml", true));
     }
 }

@@ -5,12 +5,14 @@ use crate::chart::{Chart, File};
 use crate::coalesce::{Nulls, TypeMismatch, coalesce_values};
 use crate::exec_text;
 use crate::files::Files;
-use crate::functions::{Environment, without_no_value};
+use crate::functions::{Environment, functions_of, without_no_value};
 use crate::manifest::{self, Hook, Manifest, ManifestError};
 use crate::schema::{self, SchemaError};
 use crate::semver::is_compatible;
 use crate::tree::Node;
 use crate::values::{Values, to_map};
+use crate::version::HelmVersion;
+use crate::watch::Watch;
 use convoy_gotemplate::{Limit, Limits, Map, MissingKey, Session, Str, Used, Value};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -62,8 +64,14 @@ pub struct Rendered {
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// A value stands where the values of a subchart belong.
-    #[error("chart dependencies processing failed: {0}")]
-    Dependencies(#[source] TypeMismatch),
+    #[error("{}{cause}", if *.helm == HelmVersion::V4 { "chart dependencies processing failed: " } else { "" })]
+    Dependencies {
+        /// What is wrong.
+        #[source]
+        cause: TypeMismatch,
+        /// Whose words the text has.
+        helm: HelmVersion,
+    },
     /// Values and subcharts do not fit.
     #[error(transparent)]
     Values(#[from] TypeMismatch),
@@ -125,7 +133,7 @@ impl RenderError {
 
     /// Whether Helm had begun to render; its command then adds a hint to the error.
     pub fn is_from_rendering(&self) -> bool {
-        !matches!(self, Self::Dependencies(_) | Self::Values(_) | Self::Schema(_))
+        !matches!(self, Self::Dependencies { .. } | Self::Values(_) | Self::Schema(_))
     }
 }
 
@@ -148,10 +156,18 @@ pub fn render(
         limit,
         advice: release.limits.advice(limit),
     };
-    let given = to_map(values);
-    let mut root = Node::new(chart);
-    root.process_dependencies(&given).map_err(RenderError::Dependencies)?;
-    let values = coalesce_values(&root, &given, Nulls::Remove)?;
+    let watch = Watch::new(&is_stopped);
+    let given = to_map(values, &watch);
+    let mut root = Node::new(chart, &watch);
+    let helm = chart.helm;
+    environment.set_helm(helm);
+    let processed = root.process_dependencies(&given);
+    let values = coalesce_values(&root, &given, Nulls::Remove);
+    if watch.is_over() {
+        return Err(limit("putting the values together", Limit::Deadline));
+    }
+    processed.map_err(|cause| RenderError::Dependencies { cause, helm })?;
+    let values = values?;
     if !release.skip_schema {
         schema::validate(&root, &values, &is_stopped).map_err(|error| match is_stopped() {
             true => limit("holding the values to the schema", Limit::Deadline),
@@ -165,14 +181,24 @@ pub fn render(
             found: capabilities.kube_version.version.clone(),
         });
     }
-    let mut files = Engine::run(&root, &values, release, capabilities, environment)?;
+    let release_map = Value::map([
+        ("Name", Value::string(release.name.as_str())),
+        ("Namespace", Value::string(release.namespace.as_str())),
+        ("IsUpgrade", Value::Bool(release.is_upgrade)),
+        ("IsInstall", Value::Bool(!release.is_upgrade)),
+        ("Revision", Value::Int(i64::from(release.revision))),
+        ("Service", Value::string("Helm")),
+    ]);
+    let target = Target { release: release_map, limits: release.limits, capabilities };
+    let mut files = Engine::run(&root, &values, &target, environment)?;
     let notes_path = format!("{}/templates/NOTES.txt", root.metadata.name);
     let notes = files.get(&notes_path).cloned().unwrap_or_default();
     files.retain(|path, _| !path.ends_with("NOTES.txt"));
-    let (manifests, hooks) = manifest::sort(&files, &is_stopped).map_err(|error| match error.limit() {
-        Some(reached) => limit(&format!("reading what {} renders to", error.source_path), reached),
-        None => RenderError::Manifest(error),
-    })?;
+    let (manifests, hooks) =
+        manifest::sort(&files, helm, &is_stopped).map_err(|error| match error.limit() {
+            Some(reached) => limit(&format!("reading what {} renders to", error.source_path), reached),
+            None => RenderError::Manifest(error),
+        })?;
     let mut crds = Vec::new();
     collect_crds(&root, &root.metadata.name, &mut crds);
     Ok(Rendered { manifests, hooks, crds, notes })
@@ -191,7 +217,7 @@ fn collect_crds(node: &Node<'_>, path: &str, crds: &mut Vec<(String, Str)>) {
         }
     }
     for child in &node.dependencies {
-        collect_crds(child, &format!("{path}/charts/{}", child.metadata.name), crds);
+        collect_crds(child, &child.path_below(path), crds);
     }
 }
 
@@ -203,27 +229,29 @@ struct Template<'c> {
     base_path: String,
 }
 
-struct Engine;
+/// What templates are rendered for.
+pub(crate) struct Target<'t> {
+    /// `.Release`.
+    pub(crate) release: Value,
+    pub(crate) limits: Limits,
+    pub(crate) capabilities: &'t Capabilities,
+}
+
+pub(crate) struct Engine;
 
 impl Engine {
-    fn run(
+    /// Renders all templates of a chart whose dependencies were processed: path and output of each.
+    pub(crate) fn run(
         root: &Node<'_>,
         values: &Map,
-        release: &ReleaseOptions,
-        capabilities: &Capabilities,
+        target: &Target<'_>,
         environment: &mut Environment,
     ) -> Result<BTreeMap<String, Str>, RenderError> {
-        let release_map = Value::map([
-            ("Name", Value::string(release.name.as_str())),
-            ("Namespace", Value::string(release.namespace.as_str())),
-            ("IsUpgrade", Value::Bool(release.is_upgrade)),
-            ("IsInstall", Value::Bool(!release.is_upgrade)),
-            ("Revision", Value::Int(i64::from(release.revision))),
-            ("Service", Value::string("Helm")),
-        ]);
         let mut templates = BTreeMap::new();
-        let root_values = Value::Map(Map::named("common.Values", values.borrow().clone()));
-        let shared = [("Release", release_map), ("Capabilities", capabilities.to_value())];
+        let helm = root.chart.helm;
+        let root_values = Value::Map(Map::named(helm.values_type(), values.borrow().clone()));
+        let shared =
+            [("Release", target.release.clone()), ("Capabilities", target.capabilities.to_value(helm))];
         collect(root, None, &root.metadata.name, &root_values, &shared, &mut templates);
 
         // Those nearer to the top come last and so win.
@@ -233,7 +261,7 @@ impl Engine {
             order.iter().filter_map(|path| Some(((*path).clone(), templates.get(*path)?.file.data.clone())));
         let deadline = environment.deadline();
         let is_stopped = || deadline.as_ref().is_some_and(|passed| passed());
-        let parsed = root.chart.parsed.set(wanted.collect(), &is_stopped);
+        let parsed = root.chart.parsed.set(wanted.collect(), functions_of(helm), &is_stopped);
         let parsed = parsed.map_err(|(file, error)| match error {
             Some(error) => {
                 let text = exec_text::parse_error(&file, &error.to_string());
@@ -242,10 +270,10 @@ impl Engine {
             None => RenderError::Limit {
                 doing: format!("parsing {file}"),
                 limit: Limit::Deadline,
-                advice: release.limits.advice(Limit::Deadline),
+                advice: target.limits.advice(Limit::Deadline),
             },
         })?;
-        let mut session = Session::new().with_limits(release.limits).with_missing_key(MissingKey::Zero);
+        let mut session = Session::new().with_limits(target.limits).with_missing_key(MissingKey::Zero);
         if let Some(passed) = &deadline {
             session = session.with_deadline(passed.as_ref());
         }
@@ -262,13 +290,13 @@ impl Engine {
                 ("BasePath", Value::string(template.base_path.as_str())),
             ];
             let name = name.into_iter().map(|(key, value)| (Str::from(key), value)).collect();
-            template.data.insert("Template".into(), Value::Map(Map::named("common.Values", name)));
+            template.data.insert("Template".into(), Value::Map(Map::named(helm.values_type(), name)));
             let data = Value::Map(template.data.clone());
             let output = session.execute(&parsed, path.as_bytes(), &data).map_err(|error| {
-                let mut text = exec_text::exec_error(path, &error.to_string());
+                let mut text = exec_text::exec_error(path, &error.to_string(), helm);
                 if let Some(limit) = error.reached_limit() {
                     text.push_str(": ");
-                    text.push_str(&release.limits.advice(limit));
+                    text.push_str(&target.limits.advice(limit));
                 }
                 RenderError::Execute { file: path.clone(), text, limit: error.reached_limit() }
             });
@@ -299,8 +327,8 @@ fn collect<'c>(
 ) -> Map {
     let subcharts = Map::default();
     let data: Map = [
-        ("Chart", Value::Map(node.metadata.to_map(parent.is_none()))),
-        ("Files", Files::of(&node.chart.files)),
+        ("Chart", node.metadata_value(parent.is_none())),
+        ("Files", Files::of(&node.chart.files, node.chart.helm)),
         ("Values", values.clone()),
         ("Subcharts", Value::Map(subcharts.clone())),
     ]
@@ -315,9 +343,9 @@ fn collect<'c>(
         };
         let own = match own {
             Some(Value::Map(own)) => Value::Map(own),
-            _ => Value::Map(Map::named("common.Values", BTreeMap::new())),
+            _ => Value::Map(Map::named(node.chart.helm.values_type(), BTreeMap::new())),
         };
-        let path = format!("{path}/charts/{name}");
+        let path = child.path_below(path);
         let data = collect(child, Some(&data), &path, &own, shared, templates);
         subcharts.insert(name.into(), Value::Map(data));
     }

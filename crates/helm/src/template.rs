@@ -9,6 +9,7 @@ use crate::path_match::path_match;
 use crate::render::{ReleaseOptions, RenderError, Rendered, render};
 use crate::strvals::{Mode, SetError, set};
 use crate::values::{Data, Values, ValuesError, lay_over, read_values};
+use crate::version::HelmVersion;
 use convoy_gotemplate::{Session, Templates, Value, parse};
 
 /// The flags of `helm template` that change what it prints.
@@ -46,6 +47,8 @@ pub struct TemplateFlags {
     pub skip_schema_validation: bool,
     /// `--name-template`.
     pub name_template: Option<String>,
+    /// The Helm whose output is printed; the chart has to be loaded for it as well.
+    pub helm: HelmVersion,
 }
 
 /// Why `helm template` fails; displays what it prints after `Error: `, without the hint about `--debug`.
@@ -63,10 +66,12 @@ pub enum TemplateError {
     #[error("{0}")]
     ReadFile(String),
     /// A file of values is no map of values.
-    #[error("failed to parse {file}: {}", .cause.helm_text())]
+    #[error("failed to parse {file}: {}", .cause.helm_text(*.helm))]
     ValuesFile {
         /// Its name.
         file: String,
+        /// Whose words the text has.
+        helm: HelmVersion,
         /// What is wrong with it.
         cause: ValuesError,
     },
@@ -93,14 +98,18 @@ pub enum TemplateError {
     #[error("{0} charts are not installable")]
     NotInstallable(String),
     /// Dependencies are not there.
-    #[error(
-        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
-        .0.join(", ")
-    )]
-    MissingDependencies(Vec<String>),
+    #[error("{}: found in Chart.yaml, but missing in charts/ directory: {}", missing_advice(*.helm), .names.join(", "))]
+    MissingDependencies {
+        /// Their names.
+        names: Vec<String>,
+        /// Whose words the text has.
+        helm: HelmVersion,
+    },
     /// The name of the release is none.
-    #[error("release name check failed: release name {name:?}: {problem}")]
+    #[error("{}release name {name:?}: {problem}", if *.helm == HelmVersion::V4 { "release name check failed: " } else { "" })]
     ReleaseName {
+        /// Whose words the text has.
+        helm: HelmVersion,
         /// The name.
         name: String,
         /// What is wrong with it.
@@ -118,6 +127,17 @@ pub enum TemplateError {
     /// `--show-only` names nothing.
     #[error("could not find template {0} in chart")]
     NotFound(String),
+}
+
+fn missing_advice(helm: HelmVersion) -> &'static str {
+    match helm {
+        HelmVersion::V3 => {
+            "An error occurred while checking for chart dependencies. You may need to run `helm dependency build` to fetch missing dependencies"
+        }
+        HelmVersion::V4 => {
+            "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies"
+        }
+    }
 }
 
 impl TemplateError {
@@ -141,14 +161,18 @@ impl TemplateFlags {
         let mut values = Values::new();
         for file in &self.values {
             let text = read_file(file).map_err(TemplateError::ReadFile)?;
-            let over = read_values(&text)
-                .map_err(|cause| TemplateError::ValuesFile { file: file.clone(), cause })?;
+            let helm = self.helm;
+            let over = read_values(&text, helm).map_err(|cause| TemplateError::ValuesFile {
+                file: file.clone(),
+                helm,
+                cause,
+            })?;
             lay_over(&mut values, over);
         }
         for argument in &self.set_json {
             let bad = |form| TemplateError::SetJson { form, argument: argument.clone() };
             let trimmed = argument.trim();
-            if trimmed.starts_with('{') {
+            if trimmed.starts_with('{') && self.helm == HelmVersion::V4 {
                 match serde_json::from_str::<serde_json::Value>(trimmed).map(|json| Data::from(&json)) {
                     Ok(Data::Map(over)) => lay_over(&mut values, over),
                     _ => return Err(bad(" JSON:")),
@@ -205,10 +229,15 @@ impl TemplateFlags {
     ///
     /// When `--kube-version` is no version.
     pub fn capabilities(&self) -> Result<Capabilities, TemplateError> {
-        let mut capabilities = Capabilities::default();
+        let mut capabilities = Capabilities::assumed_by(self.helm);
         if let Some(version) = &self.kube_version {
-            capabilities.kube_version = KubeVersion::parse(version)
+            let mut parsed = KubeVersion::parse(version)
                 .map_err(|cause| TemplateError::KubeVersion { version: version.clone(), cause })?;
+            if self.helm == HelmVersion::V3 {
+                // It forgets what follows the numbers.
+                parsed.version.clone_from(&parsed.normalized);
+            }
+            capabilities.kube_version = parsed;
         }
         if !self.api_versions.is_empty() {
             let known = capabilities.api_versions.iter();
@@ -233,7 +262,7 @@ pub fn template(
 ) -> Result<Vec<u8>, TemplateError> {
     let rendered = template_rendered(name, flags, read_file, load, environment)?;
     let all = print(&rendered, flags);
-    if flags.show_only.is_empty() { Ok(all) } else { show_only(&all, &flags.show_only) }
+    if flags.show_only.is_empty() { Ok(all) } else { show_only(&all, flags) }
 }
 
 /// What `helm template NAME CHART` renders, before it is printed.
@@ -252,7 +281,7 @@ pub fn template_rendered(
     let values = flags.merge_values(read_file)?;
     let chart = load()?;
     check_installable(&chart)?;
-    check_name(name)?;
+    check_name(name, flags.helm)?;
     let release = ReleaseOptions {
         name: name.to_owned(),
         namespace: flags.namespace.clone().unwrap_or_else(|| "default".to_owned()),
@@ -304,7 +333,10 @@ pub fn check_installable(chart: &Chart) -> Result<(), TemplateError> {
     let is_there = |name: &str| chart.dependencies.iter().any(|child| child.metadata.name == name);
     let dependencies = chart.metadata.dependencies.iter().map(|dependency| &dependency.name);
     let missing: Vec<String> = dependencies.filter(|name| !is_there(name)).cloned().collect();
-    if missing.is_empty() { Ok(()) } else { Err(TemplateError::MissingDependencies(missing)) }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(TemplateError::MissingDependencies { names: missing, helm: chart.helm })
 }
 
 /// Whether Helm accepts a name for a release.
@@ -312,8 +344,8 @@ pub fn check_installable(chart: &Chart) -> Result<(), TemplateError> {
 /// # Errors
 ///
 /// When it does not.
-pub fn check_name(name: &str) -> Result<(), TemplateError> {
-    let error = |problem| Err(TemplateError::ReleaseName { name: name.to_owned(), problem });
+pub fn check_name(name: &str, helm: HelmVersion) -> Result<(), TemplateError> {
+    let error = |problem| Err(TemplateError::ReleaseName { helm, name: name.to_owned(), problem });
     if name.is_empty() {
         return error("no name provided");
     }
@@ -354,10 +386,10 @@ fn print_one(out: &mut Vec<u8>, source: &str, content: &[u8]) {
     out.push(b'\n');
 }
 
-fn show_only(all: &[u8], patterns: &[String]) -> Result<Vec<u8>, TemplateError> {
-    let documents = split(all);
+fn show_only(all: &[u8], flags: &TemplateFlags) -> Result<Vec<u8>, TemplateError> {
+    let documents = split(all, flags.helm);
     let mut out = Vec::new();
-    for pattern in patterns {
+    for pattern in &flags.show_only {
         let mut found = false;
         for document in &documents {
             let Some(path) = source_of(document) else { continue };

@@ -1,5 +1,7 @@
 //! Values: what YAML, JSON and `--set` give, and how files of them are laid over one another.
 
+use crate::version::HelmVersion;
+use crate::watch::Watch;
 use convoy_gotemplate::{List, Map, Str, Value};
 use convoy_yaml::Build;
 use std::borrow::Cow;
@@ -33,21 +35,29 @@ pub type Values = BTreeMap<Str, Data>;
 impl Data {
     /// A copy for a render.
     pub fn to_value(&self) -> Value {
+        self.to_value_unless(&Watch::endless())
+    }
+
+    fn to_value_unless(&self, watch: &Watch<'_>) -> Value {
         match self {
+            _ if watch.turn() => Value::Nil,
             Self::Null => Value::Nil,
             Self::Bool(value) => Value::Bool(*value),
             Self::Int(value) => Value::Int64(*value),
             Self::Float(value) => Value::Float64(*value),
             Self::String(value) => Value::String(value.clone()),
-            Self::List(items) => Value::List(List::new(items.iter().map(Self::to_value).collect())),
-            Self::Map(entries) => Value::Map(to_map(entries)),
+            Self::List(items) => {
+                Value::List(List::new(items.iter().map(|item| item.to_value_unless(watch)).collect()))
+            }
+            Self::Map(entries) => Value::Map(to_map(entries, watch)),
         }
     }
 }
 
 /// A copy of a map for a render.
-pub(crate) fn to_map(values: &Values) -> Map {
-    values.iter().map(|(key, value)| (key.clone(), value.to_value())).collect()
+pub(crate) fn to_map(values: &Values, watch: &Watch<'_>) -> Map {
+    let entries = values.iter().take_while(|_| !watch.is_over());
+    entries.map(|(key, value)| (key.clone(), value.to_value_unless(watch))).collect()
 }
 
 impl From<&serde_json::Value> for Data {
@@ -106,45 +116,58 @@ pub enum ValuesError {
     #[error("error reading yaml document")]
     Separator(#[source] convoy_yaml::SeparatorError),
     /// The text is not YAML.
-    #[error("cannot unmarshal yaml document: error converting YAML to JSON")]
+    #[error("error converting YAML to JSON")]
     Yaml(#[source] convoy_yaml::Error),
     /// The text is YAML, but no map.
     #[error(
-        "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}"
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}"
     )]
     NotAMap(&'static str),
 }
 
 impl ValuesError {
     /// Helm's text, with that of the cause.
-    pub fn helm_text(&self) -> String {
+    pub fn helm_text(&self, helm: HelmVersion) -> String {
+        let document = match helm {
+            HelmVersion::V3 => "",
+            HelmVersion::V4 => "cannot unmarshal yaml document: ",
+        };
         match self {
             Self::Separator(cause) => format!("{self}: {cause}"),
-            Self::Yaml(cause) => format!("{self}: {cause}"),
-            Self::NotAMap(_) => self.to_string(),
+            Self::Yaml(cause) => format!("{document}{self}: {cause}"),
+            Self::NotAMap(_) => format!("{document}{self}"),
         }
     }
 }
 
-/// Reads values: all documents of the text, later ones laid over earlier ones.
+/// Reads values: all documents of the text, later ones laid over earlier ones. Helm 3 reads the first only.
 ///
 /// # Errors
 ///
 /// When a document is not YAML or not a map.
-pub fn read_values(text: &[u8]) -> Result<Values, ValuesError> {
+pub fn read_values(text: &[u8], helm: HelmVersion) -> Result<Values, ValuesError> {
+    if helm == HelmVersion::V3 {
+        return read_document(text);
+    }
     let mut values = Values::new();
     for document in convoy_yaml::documents(text) {
-        let document = document.map_err(ValuesError::Separator)?;
-        let read =
-            convoy_yaml::read(&document, convoy_yaml::Options::default()).map_err(ValuesError::Yaml)?;
-        match read {
-            Data::Map(over) if values.is_empty() => values = over,
-            Data::Map(over) => lay_over(&mut values, over),
-            Data::Null => {}
-            other => return Err(ValuesError::NotAMap(json_kind(&other))),
+        let over = read_document(&document.map_err(ValuesError::Separator)?)?;
+        if values.is_empty() {
+            values = over;
+        } else {
+            lay_over(&mut values, over);
         }
     }
     Ok(values)
+}
+
+/// Reads the first document, as `sigs.k8s.io/yaml.Unmarshal` does.
+pub(crate) fn read_document(text: &[u8]) -> Result<Values, ValuesError> {
+    match convoy_yaml::read(text, convoy_yaml::Options::default()).map_err(ValuesError::Yaml)? {
+        Data::Map(values) => Ok(values),
+        Data::Null => Ok(Values::new()),
+        other => Err(ValuesError::NotAMap(json_kind(&other))),
+    }
 }
 
 fn json_kind(value: &Data) -> &'static str {

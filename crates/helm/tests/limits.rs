@@ -76,6 +76,12 @@ fn functions_that_make_much_out_of_little_are_ended_by_their_limits() {
         ("{{ regexMatch \"(a?){400}a{400}$\" (repeat 200000 \"a\") }}", Regex),
         ("{{ regexFindAll \"a\" (repeat 200000 \"a\") -1 | len }}", Allocated),
         ("{{ range 99 }}{{ $_ := bcrypt \"x\" }}{{ end }}", Steps),
+        ("{{ derivePassword 1 \"long\" \"x\" \"y\" \"z\" }}", Steps),
+        ("{{ $x := repeat 30000 \"x\" }}{{ range 99 }}{{ $_ := shuffle $x }}{{ end }}", Allocated),
+        (
+            "{{ $d := dict }}{{ $l := list }}{{ range 900 }}{{ $l = append $l . }}{{ $_ := set $d (toString .) $l }}{{ end }}",
+            Allocated,
+        ),
         ("{{ range 99 }}{{ $_ := genCA \"x\" 1 }}{{ end }}", Steps),
         ("{{ $x := repeat 200000 \"x\" }}{{ range 99999 }}{{ $_ := sha256sum $x }}{{ end }}", Steps),
     ] {
@@ -92,6 +98,12 @@ fn a_render_that_is_cancelled_ends_wherever_it_is() {
         "{{ range 1000000000 }}{{ end }}",
         "{{ genPrivateKey \"rsa\" }}",
         "{{ bcrypt \"x\" }}",
+        "{{ derivePassword 1 \"long\" \"x\" \"y\" \"z\" }}",
+        "{{ shuffle (repeat 20000 \"x\") }}",
+        "{{ randAlphaNum 20000 }}",
+        "{{ until 20000 }}",
+        "{{ toYaml (until 20000) }}",
+        "{{ toJson (until 20000) }}",
         "{{ fromYamlArray (repeat 20000 \"- a\\n\") | len }}",
         "{{ range 5000 }}- a\n{{ end }}",
     ] {
@@ -119,6 +131,55 @@ fn a_schema_whose_patterns_are_large_or_slow_is_refused() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(want), "{error}");
     }
+}
+
+/// Renders with a question that is answered with yes, and tells how often it was asked.
+fn cancelled(files: &[(&str, &str)]) -> (RenderError, u32) {
+    let asked = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&asked);
+    let mut environment = environment().with_deadline(move || {
+        seen.set(seen.get() + 1);
+        true
+    });
+    let release = ReleaseOptions::default();
+    let rendered =
+        render(&chart(files), &Values::new(), &release, &Capabilities::default(), &mut environment);
+    (rendered.unwrap_err(), asked.get())
+}
+
+#[test]
+fn a_render_that_is_cancelled_ends_while_its_values_are_put_together_or_held_to_a_schema() {
+    let values: String = (0..5_000).map(|at| format!("k{at}: 1\n")).collect();
+    let (error, asked) = cancelled(&[("values.yaml", &values)]);
+    assert!(error.to_string().starts_with("putting the values together"), "{error}");
+    assert_eq!((error.reached_limit(), asked), (Some(Limit::Deadline), 1));
+
+    let definition = |n: usize| {
+        let next = n + 1;
+        format!(r##""d{n}": {{"anyOf": [{{"$ref": "#/$defs/d{next}"}}, {{"$ref": "#/$defs/d{next}"}}]}}"##)
+    };
+    let definitions: Vec<String> = (0..60).map(definition).collect();
+    let schema = format!(
+        r##"{{"$defs": {{{}, "d60": {{"type": "string"}}}}, "$ref": "#/$defs/d0"}}"##,
+        definitions.join(", ")
+    );
+    let (error, asked) = cancelled(&[("values.schema.json", &schema)]);
+    assert!(error.to_string().starts_with("holding the values to the schema"), "{error}");
+    assert!(error.reached_limit() == Some(Limit::Deadline) && asked < 10, "it was asked {asked} times");
+}
+
+#[test]
+fn a_list_may_grow_to_thousands_of_elements_one_by_one() {
+    let template =
+        "{{ $l := list }}{{ range $i := until 5000 }}{{ $l = append $l $i }}{{ end }}n: {{ len $l }}";
+    let chart = chart(&[("templates/x.yaml", template)]);
+    let release = ReleaseOptions::default();
+    let mut environment = environment();
+    let rendered =
+        render(&chart, &Values::new(), &release, &Capabilities::default(), &mut environment).unwrap();
+    assert_eq!(&*rendered.manifests[0].content, b"n: 5000");
+    let used = environment.used();
+    assert!(used.steps * 4 < release.limits.max_steps, "{used:?}");
 }
 
 #[test]

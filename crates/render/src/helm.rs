@@ -3,8 +3,8 @@ use std::sync::LazyLock;
 use convoy_api::HelmRender;
 use convoy_helm::functions::Environment;
 use convoy_helm::{
-    Capabilities, Chart, Data, HookEvent, KubeVersion, Limit, Manifest, ReleaseOptions, Rendered, Values,
-    ValuesError, check_installable, check_name, lay_over, read_values, set_text,
+    Capabilities, Chart, Data, HelmVersion, HookEvent, KubeVersion, Limit, Manifest, ReleaseOptions,
+    Rendered, Values, ValuesError, check_installable, check_name, lay_over, read_values, set_text,
 };
 use regex::bytes::Regex;
 use serde_json::Value;
@@ -26,6 +26,7 @@ pub(crate) fn render(
     input: &RenderInput<'_>,
 ) -> Result<Bundle, RenderError> {
     let mut secrets = SecretValues::default();
+    let helm = helm_version(spec);
     let values = values(folder, spec, input, &mut secrets)?;
     let failed = |detail: &str| RenderError::Chart {
         folder: folder.name().to_owned(),
@@ -36,17 +37,17 @@ pub(crate) fn render(
         let files = folder.files().map(|(path, content)| (path.to_owned(), content.clone()));
         let files: Vec<_> = files.chain(local).collect();
         let bytes = files.iter().map(|(path, content)| path.len() + content.len()).sum();
-        let chart = Chart::load(files).map_err(|error| failed(&error.helm_text()))?;
+        let chart = Chart::load_for(files, helm).map_err(|error| failed(&error.helm_text()))?;
         Ok::<_, RenderError>((chart, bytes))
     };
     let chart = match input.charts {
         // What is loaded depends on nothing else.
-        Some(charts) => charts.get(&format!("{} {}", input.artifact.digest(), folder.name()), load)?,
+        Some(charts) => charts.get(&format!("{} {helm} {}", input.artifact.digest(), folder.name()), load)?,
         None => load()?.0,
     };
     check_installable(&chart).map_err(|error| failed(&error.to_string()))?;
     let name = spec.release_name.as_deref().unwrap_or(input.release_name);
-    check_name(name).map_err(|error| failed(&format!("{error}; set spec.render.helm.releaseName")))?;
+    check_name(name, helm).map_err(|error| failed(&format!("{error}; set spec.render.helm.releaseName")))?;
     let kube_version = KubeVersion::parse(&input.target.kubernetes_version)
         .map_err(|error| failed(&format!("the target's Kubernetes version: {error}")))?;
     let api_versions: Vec<String> = input.target.api_versions.iter().cloned().collect();
@@ -166,6 +167,13 @@ fn event_of(event: HookEvent) -> Option<convoy_api::HookEvent> {
     })
 }
 
+fn helm_version(spec: &HelmRender) -> HelmVersion {
+    match spec.version.unwrap_or_default() {
+        convoy_api::HelmVersion::V3 => HelmVersion::V3,
+        convoy_api::HelmVersion::V4 => HelmVersion::V4,
+    }
+}
+
 /// What goes on top of the chart's own values: valuesFiles, then valuesFrom, then values.
 fn values(
     folder: &Folder<'_>,
@@ -184,7 +192,7 @@ fn values(
         let clean: Vec<_> = path.split('/').filter(|segment| !matches!(*segment, "" | ".")).collect();
         let content =
             folder.file(&clean.join("/")).ok_or_else(|| failed("there is no such file in the chart"))?;
-        let read = read_values(content).map_err(|error| match place(&error) {
+        let read = read_values(content, helm_version(spec)).map_err(|error| match place(&error) {
             Some((line, column)) => RenderError::Syntax {
                 file: folder.full(&clean.join("/")),
                 line,
@@ -198,7 +206,7 @@ fn values(
     for from in input.values_from {
         match &from.target_path {
             Some(path) => lay_text(&mut merged, path, from, secrets)?,
-            None => lay_over(&mut merged, read_from(from, secrets)?),
+            None => lay_over(&mut merged, read_from(from, helm_version(spec), secrets)?),
         }
     }
     for (key, value) in spec.values.iter().flatten() {
@@ -208,8 +216,12 @@ fn values(
 }
 
 /// The values that stand in a ConfigMap or a Secret.
-fn read_from(from: &ValuesText, secrets: &mut SecretValues) -> Result<Values, RenderError> {
-    let read = read_values(&from.text).map_err(|error| {
+fn read_from(
+    from: &ValuesText,
+    helm: HelmVersion,
+    secrets: &mut SecretValues,
+) -> Result<Values, RenderError> {
+    let read = read_values(&from.text, helm).map_err(|error| {
         // The reader's text may quote what it failed on.
         let problem = if from.is_secret { "it is no YAML mapping".to_owned() } else { problem(&error) };
         let place = place(&error).map(|(line, column)| format!("line {line}, column {column}: "));
@@ -363,6 +375,33 @@ mod tests {
         files.push(("c/templates/x.yaml", "a: {{ fail .Values.password }}"));
         let error = rendered(&files, &HelmRender::default(), &from).unwrap_err().to_string();
         assert!(error.contains("***") && !error.contains("CANARY"), "{error}");
+    }
+
+    #[test]
+    fn the_version_of_helm_decides_also_when_the_chart_is_loaded_already() {
+        let files = [
+            ("c/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            ("c/values.yaml", "a: null\n---\nb: 1\n"),
+            ("c/templates/a.yaml", "values: {{ toJson .Values }}\n"),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), Bytes::copy_from_slice(text.as_bytes())));
+        let artifact = Artifact::new("main@sha1:1", files.into_iter().collect());
+        let target = TargetFacts { kubernetes_version: "v1.36.2".to_owned(), ..TargetFacts::default() };
+        let charts = crate::Charts::new(1 << 20);
+        let input = RenderInput {
+            charts: Some(&charts),
+            release_name: "rel",
+            ..RenderInput::plain(&artifact, "c", &target)
+        };
+        for (version, want) in [
+            (None, json!({"b": 1})),
+            (Some(convoy_api::HelmVersion::V3), json!({"a": null})),
+            (Some(convoy_api::HelmVersion::V4), json!({"b": 1})),
+        ] {
+            let spec = HelmRender { version, ..HelmRender::default() };
+            let bundle = render(&Folder::find(&artifact, "c").unwrap(), &spec, &input).unwrap();
+            assert_eq!(bundle.objects[0].object, json!({"values": want}), "{version:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use convoy_helm::{Data, Values, read_values};
+use convoy_helm::{Data, HelmVersion, Values, read_values};
 
 use crate::ValuesText;
 
@@ -30,7 +30,7 @@ impl SecretValues {
                 secrets.learn(&Values::from([("".into(), Data::String(whole.into()))]));
                 continue;
             }
-            match read_values(&text.text) {
+            match read_values(&text.text, HelmVersion::V4) {
                 Ok(values) => secrets.learn(&values),
                 // What is no YAML is not shown either.
                 Err(_) => secrets.0.push(String::from_utf8_lossy(&text.text).trim().to_owned()),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench-helm DIR`: helm and convoy on the same charts, in one go. The program is an example of convoy-helm, built for
+//! `cargo xtask bench helm DIR`: helm and convoy on the same charts, in one go. The program is an example of convoy-helm, built for
 //! release.
 
 use std::path::PathBuf;

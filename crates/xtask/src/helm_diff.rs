@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// At most so many booleans and so many nulls for each chart, evenly spread; without it, all.
     #[arg(long)]
     per_chart: Option<usize>,
+    /// The version of Helm: 3 or 4. Version 3 is started anew for each render, which takes several times as long.
+    #[arg(long, default_value = "4", value_parser = ["3", "4"])]
+    helm_version: String,
     /// Show lines and errors that differ whole.
     #[arg(long)]
     verbose: bool,
@@ -34,9 +37,11 @@ pub(crate) struct Arguments {
 
 /// Builds helm and the program, runs it, and answers with whether all outputs are equal.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
-    kubernetes::build_named(&["helm-resident"])?;
+    let program = if arguments.helm_version == "3" { "helm3" } else { "helm-resident" };
+    kubernetes::build_named(&[program])?;
     let mut command = helm_example::command("helm_diff");
-    command.arg(format!("--helm={}", kubernetes::bin_dir()?.join("helm-resident").display()));
+    command.arg(format!("--helm={}", kubernetes::bin_dir()?.join(program).display()));
+    command.arg(format!("--helm-version={}", arguments.helm_version));
     command.arg(format!("--jobs={}", arguments.jobs));
     command.arg(format!("--variants={}", arguments.variants.join(",")));
     for (flag, value) in [("--charts", arguments.charts), ("--per-chart", arguments.per_chart)] {

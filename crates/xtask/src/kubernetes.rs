@@ -29,8 +29,8 @@ struct Program {
     /// The folder under `tools/` whose go.mod says which version.
     module: &'static str,
     package: &'static str,
-    /// The module whose version the program prints, and the variables that take it.
-    version: Option<Version>,
+    /// The modules whose versions the program prints, and the variables that take them.
+    versions: &'static [Version],
 }
 
 struct Version {
@@ -43,6 +43,8 @@ enum VersionPart {
     Whole,
     Major,
     Minor,
+    /// Version 0.37 of its libraries belongs to Kubernetes 1.37.
+    MajorOfKubernetes,
 }
 
 const KUBERNETES_VERSION: Version = Version {
@@ -56,47 +58,68 @@ const KUBERNETES_VERSION: Version = Version {
 };
 
 const PROGRAMS: &[Program] = &[
-    Program { name: "etcd", module: "kubernetes", package: "go.etcd.io/etcd/server/v3", version: None },
+    Program { name: "etcd", module: "kubernetes", package: "go.etcd.io/etcd/server/v3", versions: &[] },
     Program {
         name: "kube-apiserver",
         module: "kubernetes",
         package: "k8s.io/kubernetes/cmd/kube-apiserver",
-        version: Some(KUBERNETES_VERSION),
+        versions: &[KUBERNETES_VERSION],
     },
     Program {
         name: "kube-controller-manager",
         module: "kubernetes",
         package: "k8s.io/kubernetes/cmd/kube-controller-manager",
-        version: Some(KUBERNETES_VERSION),
+        versions: &[KUBERNETES_VERSION],
     },
     Program {
         name: "kubectl",
         module: "kubernetes",
         package: "k8s.io/kubernetes/cmd/kubectl",
-        version: Some(KUBERNETES_VERSION),
+        versions: &[KUBERNETES_VERSION],
     },
-    Program { name: "kwok", module: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok", version: None },
+    Program { name: "kwok", module: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok", versions: &[] },
     Program {
         name: "helm",
         module: "helm",
         package: "helm.sh/helm/v4/cmd/helm",
-        version: Some(Version {
+        versions: &[Version {
             module: "helm.sh/helm/v4",
             variables: &[("helm.sh/helm/v4/internal/version.version", VersionPart::Whole)],
-        }),
+        }],
     },
     // The same, answering one command after the other: for `cargo xtask helm-diff`.
     Program {
         name: "helm-resident",
         module: "helm",
         package: "./resident",
-        version: Some(Version {
+        versions: &[Version {
             module: "helm.sh/helm/v4",
             variables: &[("helm.sh/helm/v4/internal/version.version", VersionPart::Whole)],
-        }),
+        }],
+    },
+    Program {
+        name: "helm3",
+        module: "helm3",
+        package: "helm.sh/helm/v3/cmd/helm",
+        versions: &[
+            Version {
+                module: "helm.sh/helm/v3",
+                variables: &[("helm.sh/helm/v3/internal/version.version", VersionPart::Whole)],
+            },
+            // As its Makefile does: without it charts would see Kubernetes 1.20.
+            Version {
+                module: "k8s.io/client-go",
+                variables: &[
+                    ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", VersionPart::MajorOfKubernetes),
+                    ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor", VersionPart::Minor),
+                    ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor", VersionPart::MajorOfKubernetes),
+                    ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor", VersionPart::Minor),
+                ],
+            },
+        ],
     },
     // An OCI registry. Its own command would bring the clients of three cloud providers.
-    Program { name: "registry", module: "distribution", package: ".", version: None },
+    Program { name: "registry", module: "distribution", package: ".", versions: &[] },
 ];
 
 /// The folder of the programs.
@@ -179,7 +202,7 @@ const MISSING_GO: &str = "Go was not found on PATH; the real Kubernetes programs
 
 fn linker_flags(program: &Program, go_mod: &str) -> anyhow::Result<String> {
     let mut flags = String::from("-s -w");
-    if let Some(version) = &program.version {
+    for version in program.versions {
         let number = required_version(go_mod, version.module).with_context(|| {
             format!("tools/{}/go.mod does not require {}", program.module, version.module)
         })?;
@@ -187,9 +210,10 @@ fn linker_flags(program: &Program, go_mod: &str) -> anyhow::Result<String> {
         let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         for (variable, part) in version.variables {
             let value = match part {
-                VersionPart::Whole => number,
-                VersionPart::Major => major,
-                VersionPart::Minor => minor,
+                VersionPart::Whole => number.to_owned(),
+                VersionPart::Major => major.to_owned(),
+                VersionPart::Minor => minor.to_owned(),
+                VersionPart::MajorOfKubernetes => (major.parse::<u32>().unwrap_or_default() + 1).to_string(),
             };
             flags.push_str(&format!(" -X {variable}={value}"));
         }
@@ -230,7 +254,7 @@ mod tests {
         for program in PROGRAMS {
             let go_mod = read(&workspace::root().join("tools").join(program.module).join("go.mod")).unwrap();
             let flags = linker_flags(program, &go_mod).unwrap();
-            assert_eq!(flags.contains("-X "), program.version.is_some(), "{}", program.name);
+            assert_eq!(flags.contains("-X "), !program.versions.is_empty(), "{}", program.name);
         }
     }
 }

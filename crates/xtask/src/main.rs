@@ -28,7 +28,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure helm and convoy on the same charts: as commands, and in process.
+    /// Measure convoy beside other programs.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// The former name of `bench helm`.
+    #[command(hide = true)]
     BenchHelm(bench_helm::Arguments),
     /// Compare the memory of controller-managers with whole and with shard-scoped caches.
     CacheMemory(proofs::Arguments),
@@ -44,7 +48,7 @@ enum Command {
     HelmDiff(helm_diff::Arguments),
     /// Render charts that want to hurt, and check that limits end them in time and memory.
     HostileCharts(hostile_charts::Arguments),
-    /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok and helm from their Go modules.
+    /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, helm and helm 3 from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
     Protobuf(protobuf::Arguments),
@@ -56,6 +60,12 @@ enum Command {
     Test(test::Arguments),
     /// Check the repository's shape: crate arrows, orphan modules, long files, docs of pure crates.
     Tidy,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Measure helm and convoy on the same charts: as commands, and in process.
+    Helm(bench_helm::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -72,7 +82,9 @@ fn main() -> ExitCode {
 /// Answers with false when a program that was run has said itself what is wrong.
 fn run() -> anyhow::Result<bool> {
     match Arguments::parse().command {
-        Command::BenchHelm(arguments) => return bench_helm::run(&arguments),
+        Command::Bench(Bench::Helm(arguments)) | Command::BenchHelm(arguments) => {
+            return bench_helm::run(&arguments);
+        }
         Command::CacheMemory(arguments) => return proofs::run("cache-memory", &arguments),
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),

@@ -18,14 +18,16 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use convoy_helm::HelmVersion;
 use variants::Kind;
 
 /// What was asked for. xtask has read the flags of the person; these are its own.
 #[derive(Debug)]
 pub(crate) struct Options {
     folder: PathBuf,
-    /// The resident helm (tools/helm/resident).
+    /// The resident helm (tools/helm/resident), or for version 3 helm itself.
     helm: PathBuf,
+    version: HelmVersion,
     jobs: usize,
     charts: usize,
     only: Vec<String>,
@@ -51,6 +53,7 @@ fn options() -> Result<Options, String> {
     let mut options = Options {
         folder: PathBuf::new(),
         helm: PathBuf::new(),
+        version: HelmVersion::V4,
         jobs: 1,
         charts: usize::MAX,
         only: Vec::new(),
@@ -62,6 +65,9 @@ fn options() -> Result<Options, String> {
     for argument in std::env::args().skip(1) {
         match argument.split_once('=') {
             Some(("--helm", value)) => options.helm = value.into(),
+            Some(("--helm-version", value)) => {
+                options.version = value.parse().map_err(|error| format!("--helm-version: {error}"))?;
+            }
             Some(("--jobs", value)) => options.jobs = number(value)?.max(1),
             Some(("--charts", value)) => options.charts = number(value)?,
             Some(("--per-chart", value)) => options.per_chart = number(value)?,
@@ -122,7 +128,7 @@ fn compare_charts(
     next: &AtomicUsize,
     report: &Mutex<report::Report>,
 ) -> Result<(), String> {
-    let mut helm = oracle::Helm::new(&options.helm)?;
+    let mut helm = oracle::Helm::new(&options.helm, options.version == HelmVersion::V4)?;
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let values = scratch.path().join("values.json");
     loop {
@@ -131,7 +137,7 @@ fn compare_charts(
         if at.is_multiple_of(20) {
             eprintln!("{at} of {} charts", charts.len());
         }
-        let ours = ours::Loaded::new(chart);
+        let ours = ours::Loaded::new(chart, options.version);
         let name = chart.strip_prefix(&options.folder).unwrap_or(chart).display().to_string();
         for kind in &options.kinds {
             for variant in variants::of(*kind, chart, ours.values(), options.per_chart) {

@@ -1,4 +1,4 @@
-//! The real helm, kept running: see tools/helm/resident.
+//! The real helm, kept running (see tools/helm/resident) or started for each command.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,8 @@ struct Running {
 /// Starts helm anew when it has answered enough or died.
 pub(crate) struct Helm {
     program: PathBuf,
+    /// Whether it answers one command after the other; otherwise it is started for each.
+    is_resident: bool,
     home: tempfile::TempDir,
     running: Option<Running>,
     /// Time in which it was waited for.
@@ -37,13 +39,16 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    pub(crate) fn new(program: &Path) -> Result<Self, String> {
+    pub(crate) fn new(program: &Path, is_resident: bool) -> Result<Self, String> {
         let home = tempfile::tempdir().map_err(|error| error.to_string())?;
-        Ok(Self { program: program.to_path_buf(), home, running: None, took: Duration::ZERO })
+        Ok(Self { program: program.to_path_buf(), is_resident, home, running: None, took: Duration::ZERO })
     }
 
     /// Runs `helm` with arguments.
     pub(crate) fn run(&mut self, arguments: &[String]) -> Result<Printed, String> {
+        if !self.is_resident {
+            return self.run_once(arguments);
+        }
         if self.running.as_ref().is_some_and(|running| running.commands >= COMMANDS) {
             self.stop();
         }
@@ -74,14 +79,33 @@ impl Helm {
         }
     }
 
-    fn start(&self) -> Result<Running, String> {
-        let mut child = Command::new(&self.program)
+    /// A process for one command. `timeout` ends it.
+    fn run_once(&mut self, arguments: &[String]) -> Result<Printed, String> {
+        let since = Instant::now();
+        let mut command = self.command(Path::new("timeout"));
+        command.arg(PATIENCE.as_secs().to_string()).arg(&self.program).args(arguments);
+        let output = command.output().map_err(|error| format!("{}: {error}", self.program.display()))?;
+        self.took += since.elapsed();
+        let error = String::from_utf8_lossy(&output.stderr);
+        let error = error.find("Error: ").map_or("", |at| error.get(at..).unwrap_or_default()).to_owned();
+        Ok(Printed { ok: output.status.success(), out: output.stdout, error })
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
             .env("HOME", self.home.path())
             .env("KUBECONFIG", "/dev/null")
             .env("TZ", "UTC")
             .env("LC_ALL", "C")
             .env_remove("HELM_NAMESPACE")
-            .env_remove("HELM_DEBUG")
+            .env_remove("HELM_DEBUG");
+        command
+    }
+
+    fn start(&self) -> Result<Running, String> {
+        let mut child = self
+            .command(&self.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use convoy_helm::{Chart, Entropy, Environment, LoadError, TemplateFlags, Values, template};
+use convoy_helm::{Chart, Entropy, Environment, HelmVersion, LoadError, TemplateFlags, Values, template};
 
 use crate::oracle::Printed;
 
@@ -21,18 +21,22 @@ impl Entropy for Hashes {
 }
 
 /// A chart, loaded once for all its variants.
-pub(crate) struct Loaded(Result<Chart, Arc<LoadError>>, Vec<(String, Vec<u8>)>);
+pub(crate) struct Loaded {
+    chart: Result<Chart, Arc<LoadError>>,
+    files: Vec<(String, Vec<u8>)>,
+    helm: HelmVersion,
+}
 
 impl Loaded {
-    pub(crate) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path, helm: HelmVersion) -> Self {
         let mut files = Vec::new();
         walk(folder, "", &mut files);
-        Self(Chart::load(files.iter().map(|(name, data)| (name.clone(), data))).map_err(Arc::new), files)
+        Self { chart: load(&files, helm).map_err(Arc::new), files, helm }
     }
 
     /// values.yaml, when it can be read.
     pub(crate) fn values(&self) -> Option<&Values> {
-        self.0.as_ref().ok().map(|chart| &chart.values)
+        self.chart.as_ref().ok().map(|chart| &chart.values)
     }
 
     /// `helm template rel CHART` with flags.
@@ -55,17 +59,22 @@ impl Loaded {
         );
         let mut read =
             |name: &str| std::fs::read(name).map_err(|_| format!("open {name}: no such file or directory"));
-        let load = || match &self.0 {
+        let load = || match &self.chart {
             Ok(chart) => Ok(chart.clone()),
             // An error cannot be copied: it is made anew.
-            Err(_) => Chart::load(self.1.iter().map(|(name, data)| (name.clone(), data))),
+            Err(_) => load(&self.files, self.helm),
         };
+        let flags = &TemplateFlags { helm: self.helm, ..flags.clone() };
         template("rel", flags, &mut read, load, &mut environment).map_err(|error| {
             let hint =
                 if error.has_debug_hint() { "\n\nUse --debug flag to render out invalid YAML" } else { "" };
             format!("Error: {error}{hint}\n")
         })
     }
+}
+
+fn load(files: &[(String, Vec<u8>)], helm: HelmVersion) -> Result<Chart, LoadError> {
+    Chart::load_for(files.iter().map(|(name, data)| (name.clone(), data)), helm)
 }
 
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) {

@@ -81,7 +81,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind(
         "printf with a width",
         &[Text],
-        "{{ printf \"%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%99SIZEd\" 1 2 3 4 5 6 7 8 9 10 }}",
+        "{{ printf \"%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%99SIZEd\" 1 2 3 4 5 6 7 8 9 10 11 12 13 14 }}",
     ),
     kind(
         "printf of printf",
@@ -115,7 +115,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("huge seq", &[Allocated], "{{ seq 1 99SIZE99999 | len }}"),
     kind(
         "lists that grow",
-        &[Allocated],
+        &[Allocated, Steps],
         "{{ $l := list }}{{ range 99SIZE0000 }}{{ $l = append $l . }}{{ end }}",
     ),
     kind("concat", &[Allocated], "{{ $l := until 1000 }}{{ range 64 }}{{ $l = concat $l $l }}{{ end }}"),
@@ -245,7 +245,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind(
         "a regular expression that is slow",
         &[Regex],
-        "{{ regexMatch \"(a?){500}a{50SIZE}$\" (repeat 1000000 \"a\") }}",
+        "{{ regexMatch \"(a?){500}a{5SIZE}$\" (repeat 1000000 \"a\") }}",
     ),
     kind(
         "many regular expressions",
@@ -254,7 +254,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     kind(
         "regexReplaceAll",
-        &[Text, Allocated],
+        &[Text, Allocated, Regex],
         "{{ $x := \"aaaaaaaaSIZE\" }}{{ range 64 }}{{ $x = regexReplaceAll \"a\" $x \"aaaaaaaa\" }}{{ end }}",
     ),
     kind(
@@ -323,7 +323,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "large values",
-        ends: &[Text, Allocated],
+        ends: &[Text, Allocated, Steps],
         template: "{{ range 99SIZE }}{{ toYaml $.Values }}{{ toJson $.Values }}{{ end }}",
         values: "LARGE",
         schema: "",

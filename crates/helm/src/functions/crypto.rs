@@ -10,6 +10,7 @@ use sha2::Sha256;
 use super::arguments::{Outcome, int, string, text};
 use super::encoding::{base64, base64_decode, bcrypt_base64};
 use super::random::bytes;
+use super::scrypt;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -19,6 +20,10 @@ const BCRYPT_TEXT: [[u32; 2]; 3] =
     [[0x4f72_7068, 0x6561_6e42], [0x6568_6f6c, 0x6465_7253], [0x6372_7944, 0x6f75_6274]];
 // One slow hash costs as much as so many commands, roughly.
 const SLOW_STEPS: u64 = 200_000;
+/// N of scrypt is 2 to the power of this.
+const SCRYPT_LOG_N: u32 = 15;
+/// One of its mixes goes over a kilobyte; all take about as long as five slow hashes.
+const MIX_STEPS: u64 = 8;
 const BLOCK: usize = 16;
 
 fn hashed(call: &mut Call<'_, '_>, password: &[u8]) -> Result<Str, FuncError> {
@@ -116,13 +121,10 @@ pub(super) fn derive_password(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome 
     let Some(templates) = password_templates(&kind) else {
         return string(format!("cannot find password template {kind}"));
     };
-    call.steps(SLOW_STEPS)?;
     let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
     let salt = [SEED, &length(&user), &user[..]].concat();
-    let mut key = [0; 64];
     let failed = |error: String| FuncError::new(format!("failed to derive password: {error}"));
-    let params = scrypt::Params::new(15, 8, 2).map_err(|e| failed(e.to_string()))?;
-    scrypt::scrypt(&password, &salt, &params, &mut key).map_err(|e| failed(e.to_string()))?;
+    let key = scrypt::derive(&password, &salt, SCRYPT_LOG_N, &mut |mixes| call.steps(mixes * MIX_STEPS))?;
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&key).map_err(|e| failed(e.to_string()))?;
     mac.update(&[SEED, &length(&site), &site[..], &counter.to_be_bytes()].concat());
     let seed = mac.finalize().into_bytes();
@@ -156,11 +158,13 @@ pub(super) fn encrypt_aes(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     }
     let cipher = cipher(&text(args, 0));
     let padding = BLOCK - plain.len() % BLOCK;
-    let mut content = plain.to_vec();
-    content.resize(plain.len() + padding, u8::try_from(padding).unwrap_or(0));
-    let mut out = bytes(call, BLOCK)?;
+    let mut out = Vec::with_capacity(BLOCK + plain.len() + padding);
+    out.extend(bytes(call, BLOCK)?);
     let mut previous = block(&out);
-    for chunk in content.chunks(BLOCK) {
+    let (whole, rest) = plain.split_at_checked(plain.len() + padding - BLOCK).unwrap_or((&plain, &[]));
+    let mut last = [u8::try_from(padding).unwrap_or(0); BLOCK];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    for chunk in whole.chunks(BLOCK).chain([&last[..]]) {
         let mut mixed = block(chunk);
         for (byte, before) in mixed.iter_mut().zip(previous) {
             *byte ^= before;

@@ -43,7 +43,7 @@ pub(super) fn plain(value: &Value) -> Plain {
             if let Some(text) = object.json() {
                 return Plain::Text(utf8(&text));
             }
-            let fields = object.fields();
+            let fields = object.json_fields();
             if fields.is_empty() && !matches!(object.kind(), Kind::Struct | Kind::Ptr) {
                 return Plain::Null;
             }
@@ -97,10 +97,7 @@ fn write(
     match plain(value) {
         Plain::Null => out.push_str("null"),
         Plain::Text(text) => write_string(out, &text, style),
-        Plain::Map(mut entries) => {
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            write_map(out, &entries, style, depth, room)?;
-        }
+        Plain::Map(entries) => write_map(out, &entries, style, depth, room)?,
         Plain::Other => match value {
             Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
             Value::Int(i) | Value::Int64(i) => out.push_str(&i.to_string()),

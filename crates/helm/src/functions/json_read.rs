@@ -53,6 +53,16 @@ pub(crate) fn read_schema_json(text: &[u8]) -> Result<serde_json::Value, String>
     })
 }
 
+/// Why a text does not begin with a JSON value, as `k8s.io/apimachinery`'s decoder says it; nothing when it does.
+pub(crate) fn json_error(text: &[u8]) -> Option<String> {
+    let mut reader = Reader { text, at: 0 };
+    let error = reader.value(0).err()?;
+    if reader.at >= text.len() {
+        return Some("unexpected EOF".to_owned());
+    }
+    Some(format!("json: offset {}: {error}", reader.at + 1))
+}
+
 /// Go's conversion of what was read into the wanted type.
 pub(super) fn fit(value: Value, shape: Shape) -> Result<Value, String> {
     let found = match (&value, shape) {

@@ -21,16 +21,14 @@ pub(super) fn make(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn append(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "push on")?;
-    call.charge(items.len() * COPY)?;
     items.push(any(args, 1));
-    list(items)
+    Ok(Value::List(call.list_of(items, COPY)?))
 }
 
 pub(super) fn prepend(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let mut items = elements(&any(args, 0), "prepend on")?;
-    call.charge(items.len() * COPY)?;
     items.insert(0, any(args, 1));
-    list(items)
+    Ok(Value::List(call.list_of(items, COPY)?))
 }
 
 pub(super) fn first(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {

@@ -23,7 +23,9 @@ mod random;
 mod regex_syntax;
 mod regexes;
 mod room;
+mod scrypt;
 mod semver;
+mod sorting;
 mod strings;
 mod templates;
 mod text;
@@ -38,11 +40,12 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
+use crate::version::HelmVersion;
 use convoy_gotemplate::Type::{Any, Bool, Float64, Int, Int64, List, Map, String, StringMap, Strings};
 use convoy_gotemplate::{Call, FuncError, Functions, Parsed, Signature, Str};
 
 pub(crate) use dates::check_time;
-pub(crate) use json_read::read_schema_json;
+pub(crate) use json_read::{json_error, read_schema_json};
 pub use paths::clean;
 pub use random::Entropy;
 pub(crate) use regexes::{SizedRegex, compile_pattern};
@@ -63,6 +66,10 @@ pub struct Environment {
     parsed: HashMap<Str, Parsed>,
     regexes: regexes::Known,
     used: convoy_gotemplate::Used,
+    /// Whose functions `tpl` knows.
+    helm: HelmVersion,
+    /// Whether `required` and `fail` give nothing instead of an error.
+    lints: bool,
 }
 
 impl fmt::Debug for Environment {
@@ -82,6 +89,8 @@ impl Environment {
             parsed: HashMap::new(),
             regexes: regexes::Known::default(),
             used: convoy_gotemplate::Used::default(),
+            helm: HelmVersion::default(),
+            lints: false,
         }
     }
 }
@@ -104,6 +113,14 @@ impl Environment {
         self.used = used;
     }
 
+    pub(crate) fn set_helm(&mut self, helm: HelmVersion) {
+        self.helm = helm;
+    }
+
+    pub(crate) fn set_lints(&mut self) {
+        self.lints = true;
+    }
+
     pub(crate) fn deadline(&self) -> Option<Rc<dyn Fn() -> bool>> {
         self.deadline.clone()
     }
@@ -111,6 +128,19 @@ impl Environment {
 
 fn context<'a>(call: &'a mut Call<'_, '_>) -> Result<&'a mut Environment, FuncError> {
     call.host().ok_or_else(|| FuncError::new("this function needs the context of a render"))
+}
+
+/// The functions that a version of Helm has, to parse templates with.
+pub(crate) fn functions_of(helm: HelmVersion) -> &'static Functions {
+    static OF_HELM_3: LazyLock<Functions> = LazyLock::new(|| {
+        let mut functions = functions().clone();
+        ["mustToYaml", "mustToToml"].into_iter().for_each(|name| functions.remove(name));
+        functions
+    });
+    match helm {
+        HelmVersion::V3 => &OF_HELM_3,
+        HelmVersion::V4 => functions(),
+    }
 }
 
 /// The table of all functions, to parse templates with.

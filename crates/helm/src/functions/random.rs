@@ -14,12 +14,18 @@ pub trait Entropy {
     fn fill(&mut self, bytes: &mut [u8]);
 }
 
+/// Bytes that are drawn between two looks at whether the render is still wanted.
+const DRAWN: usize = 1 << 14;
+
 /// Random bytes.
 pub(super) fn bytes(call: &mut Call<'_, '_>, count: usize) -> Result<Vec<u8>, FuncError> {
     call.check_text(count)?;
     call.charge(count)?;
     let mut bytes = vec![0; count];
-    context(call)?.entropy.fill(&mut bytes);
+    for part in bytes.chunks_mut(DRAWN) {
+        call.steps(1 + part.len() as u64 / 16)?;
+        context(call)?.entropy.fill(part);
+    }
     Ok(bytes)
 }
 
@@ -27,13 +33,13 @@ pub(super) fn bytes(call: &mut Call<'_, '_>, count: usize) -> Result<Vec<u8>, Fu
 fn below(call: &mut Call<'_, '_>, bound: u64) -> Result<u64, FuncError> {
     let zone = u64::MAX - u64::MAX % bound;
     loop {
+        call.steps(1)?;
         let mut bytes = [0; 8];
         context(call)?.entropy.fill(&mut bytes);
         let number = u64::from_le_bytes(bytes);
         if number < zone {
             return Ok(number % bound);
         }
-        call.steps(1)?;
     }
 }
 
@@ -83,6 +89,7 @@ pub(super) fn rand_int(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
 }
 
 pub(super) fn shuffle(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    call.charge(text(args, 0).len().saturating_mul(size_of::<char>()))?;
     let mut runes: Vec<char> = convoy_gotemplate::runes(&text(args, 0)).collect();
     for index in (1..runes.len()).rev() {
         let other = usize::try_from(below(call, index as u64 + 1)?).unwrap_or(0);

@@ -4,6 +4,9 @@ use convoy_gotemplate::{Call, FuncError, Limit, Value};
 
 use super::arguments::{COPY, ENTRY, MAP, TEXT};
 
+/// What writing a value costs, beside its bytes.
+const VALUE_STEPS: u64 = 4;
+
 /// How much more a function may write. Lists and dicts can hold one another many times, so that little memory is
 /// a text without end: each value that is written is counted.
 pub(super) struct Room<'a, 'c, 'r> {
@@ -29,8 +32,13 @@ impl<'a, 'c, 'r> Room<'a, 'c, 'r> {
         if written > self.left {
             return Err(FuncError::limit(self.full));
         }
+        self.steps(VALUE_STEPS)
+    }
+
+    /// Work that is not seen in what is written.
+    pub(super) fn steps(&mut self, steps: u64) -> Result<(), FuncError> {
         match &mut self.call {
-            Some(call) => call.steps(1),
+            Some(call) => call.steps(steps),
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use convoy_gotemplate::{Call, FuncError, Map, Str, Value, parse, quote};
 
 use super::arguments::{Outcome, any, string, text};
 use super::strings::replace_all;
-use super::{context, functions};
+use super::{context, functions_of};
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -44,7 +44,8 @@ pub(super) fn tpl(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
         None => {
             // Its tree is larger than the text.
             call.charge(source.len() + actions(&source).saturating_mul(TREE))?;
-            let parsed = parse("gotpl", &source, functions()).map_err(|error| {
+            let functions = functions_of(context(call)?.helm);
+            let parsed = parse("gotpl", &source, functions).map_err(|error| {
                 FuncError::new(format!("cannot parse template {}: {error}", quoted(&source)))
             })?;
             let known = &mut context(call)?.parsed;
@@ -92,17 +93,24 @@ fn warning(message: &str) -> FuncError {
     FuncError::new(format!("HELM_ERR_START{message}HELM_ERR_END"))
 }
 
-pub(super) fn required(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn required(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
     let value = any(args, 1);
     let missing = match &value {
         Value::Nil => true,
         Value::String(text) => text.is_empty(),
         _ => false,
     };
-    if missing { Err(warning(&text(args, 0).to_text())) } else { Ok(value) }
+    if missing { missed(call, args) } else { Ok(value) }
 }
 
-pub(super) fn fail(_: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+pub(super) fn fail(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    missed(call, args)
+}
+
+fn missed(call: Ctx<'_, '_, '_>, args: &[Value]) -> Outcome {
+    if context(call).is_ok_and(|environment| environment.lints) {
+        return string("");
+    }
     Err(warning(&text(args, 0).to_text()))
 }
 

@@ -18,7 +18,7 @@ pub(super) fn plain(call: &mut Call<'_, '_>, value: &Value) -> Result<Str, FuncE
         return Ok(text.clone());
     }
     let (left, full) = call.text_left();
-    let text = sprint(std::slice::from_ref(value), left)
+    let text = sprint(std::slice::from_ref(value), call.budget(left))
         .map_err(|limit| FuncError::limit(if limit == Limit::Allocated { full } else { limit }))?;
     call.charge(text.len())?;
     Ok(text.into())
@@ -36,7 +36,13 @@ pub(super) fn quote(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
         }
         let text = strval(call, value)?;
         call.check_text(out.len() + text.len())?;
-        out.extend_from_slice(&go_quote(&text));
+        let quoted = go_quote(&text);
+        // One text alone is not copied: it may be large.
+        if out.is_empty() {
+            out = quoted;
+        } else {
+            out.extend_from_slice(&quoted);
+        }
     }
     string(out)
 }

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use convoy_gotemplate::{Call, FuncError, Limit, MAX_NESTING, Map, Str, Value};
-use convoy_yaml::{Build, Emitter, Options, natural_order};
+use convoy_yaml::{Build, Emitter, Options};
 
 use super::arguments::{Outcome, any, string, text};
 use super::json::{Plain, plain, utf8};
 use super::json_read::{Shape, fit};
 use super::room::{Room, charge_value, check_reading};
+use super::sorting::in_natural_order;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -122,9 +123,8 @@ fn write_map(
     depth: usize,
     room: &mut Room<'_, '_, '_>,
 ) -> Result<(), FuncError> {
-    let mut entries: Vec<(String, Value)> =
-        entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
-    entries.sort_by(|a, b| natural_order(&a.0, &b.0));
+    let entries = entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
+    let entries = in_natural_order(entries, room)?;
     out.mapping(entries.is_empty());
     for (key, value) in &entries {
         out.json_key(key).map_err(|e| unwritable(&e))?;

@@ -2,11 +2,12 @@
 //! folded, and numbers keep Go's forms.
 
 use convoy_gotemplate::{Call, FuncError, Limit, Str, Value};
-use convoy_yaml::{Emitter, natural_order};
+use convoy_yaml::Emitter;
 
 use super::arguments::{Outcome, any, string};
 use super::json::{Plain, plain, utf8};
 use super::room::Room;
+use super::sorting::in_natural_order;
 
 type Ctx<'a, 'c, 'r> = &'a mut Call<'c, 'r>;
 
@@ -91,9 +92,8 @@ fn mapping(
     place: Place,
     room: &mut Room<'_, '_, '_>,
 ) -> Result<(), FuncError> {
-    let mut entries: Vec<(String, Value)> =
-        entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
-    entries.sort_by(|a, b| natural_order(&a.0, &b.0));
+    let entries = entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
+    let entries = in_natural_order(entries, room)?;
     if entries.is_empty() {
         out.push_str(if place == Place::Start { "{}\n" } else { " {}\n" });
         return Ok(());

@@ -108,7 +108,7 @@ pub(super) struct Schema {
 static METASCHEMAS: LazyLock<BTreeMap<u16, Result<Compiled, String>>> = LazyLock::new(|| {
     let compile = |(draft, address): (u16, &str)| {
         let json = metaschema(address).ok_or_else(|| format!("{address} is not known"));
-        (draft, json.and_then(|json| Compiler::compile(address, &json, true)))
+        (draft, json.and_then(|json| Compiler::compile(address, &json, true, &|| false)))
     };
     [
         (4, "http://json-schema.org/draft-04/schema"),
@@ -233,7 +233,9 @@ enum Place {
     List,
 }
 
-struct Compiler {
+struct Compiler<'s> {
+    /// Whether anyone waits for the answer; when nobody does, what comes is not looked at.
+    is_stopped: &'s dyn Fn() -> bool,
     documents: BTreeMap<String, Document>,
     schemas: Vec<Schema>,
     /// Document and pointer of each schema.
@@ -249,14 +251,20 @@ impl Compiled {
     ///
     /// # Errors
     /// Helm's text.
-    pub(super) fn root(address: &str, json: Json) -> Result<Self, String> {
-        Compiler::compile(address, &Arc::new(json), false)
+    pub(super) fn root(address: &str, json: Json, is_stopped: &dyn Fn() -> bool) -> Result<Self, String> {
+        Compiler::compile(address, &Arc::new(json), false, is_stopped)
     }
 }
 
-impl Compiler {
-    fn compile(address: &str, json: &Arc<Json>, assert_format: bool) -> Result<Compiled, String> {
+impl<'s> Compiler<'s> {
+    fn compile(
+        address: &str,
+        json: &Arc<Json>,
+        assert_format: bool,
+        is_stopped: &'s dyn Fn() -> bool,
+    ) -> Result<Compiled, String> {
         let mut compiler = Self {
+            is_stopped,
             documents: BTreeMap::new(),
             schemas: Vec::new(),
             places: Vec::new(),
@@ -271,6 +279,9 @@ impl Compiler {
             if next > MAX_SCHEMAS {
                 return Err(format!("more than {MAX_SCHEMAS} schemas"));
             }
+            if next % 64 == 0 {
+                compiler.ask()?;
+            }
             compiler.ensure(&document, &pointer)?;
             let schema = compiler.one(&document, &pointer)?;
             if let Some(place) = compiler.schemas.get_mut(next) {
@@ -281,6 +292,10 @@ impl Compiler {
         Ok(Compiled { schemas: compiler.schemas, root })
     }
 
+    fn ask(&self) -> Result<(), String> {
+        if (self.is_stopped)() { Err("nobody waits for it".to_owned()) } else { Ok(()) }
+    }
+
     fn add(&mut self, address: &str, json: &Arc<Json>) -> Result<(), String> {
         let mut document =
             Document { json: Arc::clone(json), resources: BTreeMap::new(), processed: BTreeSet::new() };
@@ -288,7 +303,7 @@ impl Compiler {
         let is_meta =
             address.starts_with("http://json-schema.org/") || address.starts_with("https://json-schema.org/");
         if !is_meta {
-            hold_to_metaschema(address, &document, json, "")?;
+            hold_to_metaschema(address, &document, json, "", self.is_stopped)?;
         }
         self.documents.insert(address.to_owned(), document);
         Ok(())
@@ -406,7 +421,7 @@ impl Compiler {
         if let Some(base) = document.resource(pointer).cloned() {
             self.collect(address, document, schema, &base.id, pointer, base.draft)?;
         }
-        hold_to_metaschema(address, document, schema, pointer)
+        hold_to_metaschema(address, document, schema, pointer, self.is_stopped)
     }
 
     fn enqueue(&mut self, address: &str, pointer: &str) -> Id {
@@ -571,10 +586,11 @@ fn hold_to_metaschema(
     document: &Document,
     schema: &Json,
     pointer: &str,
+    is_stopped: &dyn Fn() -> bool,
 ) -> Result<(), String> {
     let draft = document.resource(pointer).map_or(2020, |resource| resource.draft);
     match METASCHEMAS.get(&draft) {
-        Some(Ok(meta)) => validate::validate(meta, schema, &|| false).map_err(|text| {
+        Some(Ok(meta)) => validate::validate(meta, schema, is_stopped).map_err(|text| {
             format!("{:?} is not valid against metaschema: {text}", location(address, pointer))
         }),
         Some(Err(error)) => Err(error.clone()),
@@ -583,15 +599,15 @@ fn hold_to_metaschema(
 }
 
 /// Reads the keywords of one schema.
-struct Reader<'r> {
-    compiler: &'r mut Compiler,
+struct Reader<'r, 's> {
+    compiler: &'r mut Compiler<'s>,
     address: &'r str,
     pointer: &'r str,
     object: &'r Map<String, Json>,
     resource: &'r Resource,
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     fn read(&mut self, s: &mut Schema) -> Result<(), String> {
         s.reference = self.reference("$ref")?;
         if s.draft < 2019 && s.reference.is_some() {
@@ -719,6 +735,7 @@ impl Reader<'_> {
     }
 
     fn regex(&mut self, pattern: &str, keyword: &str) -> Result<SizedRegex, String> {
+        self.compiler.ask()?;
         let regex = compile_pattern(pattern).map_err(|error| {
             let place = format!("{}/{keyword}", location(self.address, self.pointer));
             format!("invalid regex {pattern:?} at {place:?}: {error}")

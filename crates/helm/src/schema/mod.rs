@@ -43,9 +43,23 @@ impl fmt::Debug for CompiledSchema {
 }
 
 impl CompiledSchema {
-    fn of(&self, text: &Str) -> &Result<Compiled, String> {
-        self.0.get_or_init(|| Compiled::root(ADDRESS, read_schema_json(text)?))
+    /// Nothing when nobody waits for it any more.
+    fn of(&self, text: &Str, is_stopped: &dyn Fn() -> bool) -> Option<&Result<Compiled, String>> {
+        if self.0.get().is_none() {
+            let compiled = read_schema_json(text).and_then(|json| Compiled::root(ADDRESS, json, is_stopped));
+            if compiled.is_err() && is_stopped() {
+                return None;
+            }
+            // Another thread may have been quicker, with the same.
+            let _ = self.0.set(compiled);
+        }
+        self.0.get()
     }
+}
+
+/// Holds values to the text of a schema alone; the error is Helm's text.
+pub(crate) fn validate_values(schema: &Str, values: &Map) -> Result<(), String> {
+    validate_one(&CompiledSchema::default(), schema, values, &|| false)
 }
 
 pub(crate) fn validate(
@@ -60,7 +74,7 @@ pub(crate) fn validate(
 
 fn validate_node(node: &Node<'_>, values: &Map, details: &mut String, is_stopped: &dyn Fn() -> bool) {
     if let Some(schema) = &node.chart.schema
-        && let Err(text) = validate_one(node.chart.compiled_schema.of(schema), values, is_stopped)
+        && let Err(text) = validate_one(&node.chart.compiled_schema, schema, values, is_stopped)
     {
         let _ = write!(details, "{}:\n{text}", node.metadata.name);
     }
@@ -79,10 +93,13 @@ fn validate_node(node: &Node<'_>, values: &Map, details: &mut String, is_stopped
 }
 
 fn validate_one(
-    schema: &Result<Compiled, String>,
+    compiled: &CompiledSchema,
+    schema: &Str,
     values: &Map,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(), String> {
+    // What is stopped is an error of its own, whatever is said here.
+    let Some(schema) = compiled.of(schema, is_stopped) else { return Err(String::new()) };
     let schema = schema.as_ref().map_err(Clone::clone)?;
     let values = to_json(&Value::Map(values.clone()), 0);
     schema.validate(&values, is_stopped).map_err(|text| {

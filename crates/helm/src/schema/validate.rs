@@ -14,6 +14,10 @@ use std::collections::BTreeSet;
 /// Schemas can refer to one another in ways that take exponential time: after so many steps the values count as
 /// refused.
 const MAX_STEPS: u64 = 1_000_000;
+/// Steps between two looks at whether anyone waits for the answer.
+const ASKED_AFTER: u64 = 512;
+/// Looks at a state that one search may take: it cannot be left on its way.
+const MAX_SEARCH: usize = 1 << 25;
 /// References in references; deeper ones are refused.
 const MAX_DEPTH: usize = 600;
 
@@ -177,6 +181,17 @@ impl<'c> Run<'c> {
         self.compiled.schemas.get(id)
     }
 
+    /// Counts steps; false when they are too many or nobody wants the answer any more, from then on always.
+    fn count(&self, steps: u64) -> bool {
+        let before = self.steps.get();
+        self.steps.set(before.saturating_add(steps));
+        let is_asked = before / ASKED_AFTER != self.steps.get() / ASKED_AFTER;
+        if self.steps.get() > MAX_STEPS || is_asked && (self.is_stopped)() {
+            self.is_exhausted.set(true);
+        }
+        !self.is_exhausted.get()
+    }
+
     fn check(&self, place: &Place<'_>, is_wanted: bool) -> Result<Unevaluated, Violation> {
         let Some(schema) = self.schema(place.scope.schema) else { return Ok(Unevaluated::default()) };
         let mut state = State {
@@ -185,9 +200,8 @@ impl<'c> Run<'c> {
             unevaluated: Unevaluated::of(place.value, schema, is_wanted),
             violations: Vec::new(),
         };
-        self.steps.set(self.steps.get() + 1);
-        let is_stopped = self.steps.get().is_multiple_of(1_024) && (self.is_stopped)();
-        if is_stopped || self.steps.get() > MAX_STEPS || place.scope.depth > MAX_DEPTH {
+        // To look for cycles costs the more the deeper it is.
+        if !self.count(1 + place.scope.depth as u64 / 64) || place.scope.depth > MAX_DEPTH {
             self.is_exhausted.set(true);
             return Err(state.violation(String::new));
         }
@@ -517,9 +531,11 @@ impl<'c> Run<'c> {
 
     /// Whether a pattern is in a text, unless that takes too long.
     fn matches(&self, pattern: &SizedRegex, text: &str) -> bool {
-        self.steps.set(self.steps.get() + pattern.work(text.len()) as u64 / 64);
-        if self.steps.get() > MAX_STEPS {
+        let work = pattern.work(text.len());
+        if work > MAX_SEARCH {
             self.is_exhausted.set(true);
+        }
+        if !self.count(work as u64 / 64) {
             return true;
         }
         pattern.is_match(text.as_bytes())
@@ -528,9 +544,7 @@ impl<'c> Run<'c> {
     /// The first item that was there before.
     fn duplicates(&self, items: &[Json]) -> Option<(usize, usize)> {
         for (later, item) in items.iter().enumerate() {
-            self.steps.set(self.steps.get() + later as u64 / 8);
-            if self.steps.get() > MAX_STEPS {
-                self.is_exhausted.set(true);
+            if !self.count(later as u64 / 8) {
                 return None;
             }
             let earlier = items.iter().take(later).position(|earlier| instance::equal(earlier, item));
