@@ -27,8 +27,9 @@ use crate::{
     Cause, Change, Clock, LookedShards, Metrics, Sharded, Shards, Shutdown, Store, StoreKey, watch_events,
 };
 
-/// Objects in one answer to a list.
-const PAGE: u32 = 500;
+/// Objects in one answer to a list. Until they are typed they take several times what is kept of them, and what is kept
+/// lies between, so that a long page leaves holes of its size.
+const PAGE: u32 = 64;
 /// First lists of shards that are under way at the same time, for each kind.
 const CONCURRENT_LISTS: usize = 8;
 

@@ -1,10 +1,11 @@
 //! `cargo xtask cache-memory`: what a controller-manager that owns all shards and caches everything takes of
 //! memory, and what one of three with shard-scoped caches does.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use convoy_e2e::fleet::{Fleet, FleetOptions, Part, Timing, condition, wait};
+use convoy_e2e::fleet::{Fleet, FleetOptions, Part, SHARDS, Timing, condition, shard_of, wait};
 use convoy_e2e::load::write_chart;
 use convoy_testkit::GitServer;
 use serde_json::{Value, json};
@@ -14,8 +15,9 @@ use crate::workspace;
 
 /// Of the memory of a replica that owns all shards, a replica that owns a third may take this part.
 const BUDGET_PERCENT: u64 = 45;
-/// Clusters, over which the Releases are spread: several for each shard.
-const CLUSTERS: usize = 96;
+/// Clusters of each shard, over which the Releases are spread: what a third of the shards takes is asked for, and not how
+/// evenly names fall into shards.
+const CLUSTERS_OF_SHARD: usize = 3;
 /// Between two looks at all Releases.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -51,19 +53,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let spec = json!({"url": server.url("apps"), "interval": "1h"});
     fleet.create_convoy("gitrepositories", "GitRepository", "apps", &spec)?;
     let targets: Vec<String> = fleet.targets.iter().map(|target| target.name.clone()).collect();
-    for (number, target) in (0..CLUSTERS).zip(targets.iter().cycle()) {
-        fleet.create_cluster(&format!("many-{number:02}"), target)?;
+    let clusters = clusters();
+    for (cluster, target) in clusters.iter().zip(targets.iter().cycle()) {
+        fleet.create_cluster(cluster, target)?;
     }
-    for number in 0..arguments.releases {
+    for (number, cluster) in (0..arguments.releases).zip(clusters.iter().cycle()) {
         let spec = json!({
-            "clusterRef": {"name": format!("many-{:02}", number % CLUSTERS)},
+            "clusterRef": {"name": cluster},
             "source": {"git": {"repositoryRef": {"name": "apps"}, "path": "chart"}},
             "render": {"helm": {"values": {"number": "0"}}},
             "interval": "6h",
         });
         fleet.create_convoy("releases", "Release", &format!("app-{number:05}"), &spec)?;
     }
-    println!("{} Releases on {CLUSTERS} Clusters are created", arguments.releases);
+    println!("{} Releases on {} Clusters are created", arguments.releases, clusters.len());
     let patience = Duration::from_secs(arguments.patience);
 
     fleet.add(Part::ControllerManager, "delivers")?;
@@ -108,6 +111,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop(fleet);
     ensure!(most <= BUDGET_PERCENT, "a third takes {most} %, more than {BUDGET_PERCENT} %");
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
+}
+
+/// Names of Clusters, as many of each shard, in an order in which no shard comes again before all others did.
+fn clusters() -> Vec<String> {
+    let mut of_shards: BTreeMap<u32, Vec<String>> = (0..SHARDS).map(|shard| (shard, Vec::new())).collect();
+    for name in (0..).map(|number| format!("many-{number}")) {
+        if let Some(names) =
+            of_shards.get_mut(&shard_of(&name)).filter(|names| names.len() < CLUSTERS_OF_SHARD)
+        {
+            names.push(name);
+        }
+        if of_shards.values().all(|names| names.len() == CLUSTERS_OF_SHARD) {
+            break;
+        }
+    }
+    (0..CLUSTERS_OF_SHARD)
+        .flat_map(|turn| of_shards.values().map(move |names| names[turn].clone()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Waits until one of these replicas has looked at each Release, and all are Ready.
