@@ -14,7 +14,7 @@
 //!   is set, a lease changed by hand. (A replica that joins while another's lease runs out has to see that
 //!   lease unchanged for a whole duration itself.) A lease that was deleted adds one duration: whoever makes
 //!   it anew waits for a holder that may not know yet. A lease that is stored although nobody waits for the
-//!   answer any more (the request was under way for long, and its sender gave it up or is dead), and the
+//!   answer any more (the request was under way for long, and its sender gave it up, stands still or is dead), and the
 //!   member lease of a replica whose requests arrive but whose answers are lost, are disruptions too, at
 //!   the time when they are stored: until then nobody can see that something is wrong. A shard's lease that
 //!   such a replica acquires is none. Nothing is counted while the API server is in trouble;

@@ -231,7 +231,8 @@ impl World {
         });
         outcome.as_ref().map_err(|error| *error)?;
         let is_member = matches!(lease.key, LeaseKey::Member(_));
-        if !is_waited_for || self.nodes[wire.node].hub_cut_in && is_member {
+        let node = &self.nodes[wire.node];
+        if !is_waited_for || node.is_stopped() || node.hub_cut_in && is_member {
             self.check.disrupted(wire.kind, now);
         }
         if let LeaseKey::Shard(shard) = lease.key {
