@@ -195,20 +195,7 @@ mod tests {
     }
 
     fn input<'a>(artifact: &'a Artifact, path: &'a str, target: &'a TargetFacts) -> RenderInput<'a> {
-        RenderInput {
-            artifact,
-            path,
-            render: None,
-            values_from: &[],
-            release_name: "web",
-            namespace: "prod",
-            target,
-            seed: b"",
-            salt: b"",
-            now: Timestamp::UNIX_EPOCH,
-            charts: None,
-            stop: None,
-        }
+        RenderInput { release_name: "web", namespace: "prod", ..RenderInput::plain(artifact, path, target) }
     }
 
     #[test]

@@ -16,13 +16,7 @@ pub(super) fn lint(linter: &mut Linter, chart: &LintChart) {
     if !linter.rule(Error, FOLDER, if is_file { Err("not a directory".to_owned()) } else { Ok(()) }) {
         return;
     }
-    let loaded = match chart.load() {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            linter.rule(Error, FOLDER, Err(error.helm_text()));
-            return;
-        }
-    };
+    let Some(loaded) = linter.load(chart, FOLDER) else { return };
     let mut files = Vec::new();
     collect(&loaded, &mut files);
     for file in files {

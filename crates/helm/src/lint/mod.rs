@@ -87,6 +87,13 @@ impl Linter {
         self.0.push(LintMessage { severity, path: path.to_owned(), text });
         false
     }
+
+    /// The chart as a render loads it; why it does not load is noted at `path`.
+    fn load(&mut self, chart: &LintChart, path: &str) -> Option<Chart> {
+        let loaded =
+            Chart::load_any_version(chart.files.iter().map(|(name, content)| (name.clone(), content)));
+        loaded.map_err(|error| self.rule(Severity::Error, path, Err(error.helm_text()))).ok()
+    }
 }
 
 /// Everything that `helm lint` says about a chart that has a Chart.yaml. The environment is for one chart.

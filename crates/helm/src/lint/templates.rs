@@ -30,13 +30,7 @@ pub(super) fn lint(
     if !linter.rule(Error, FOLDER, if is_there { Ok(()) } else { Err("not a directory".to_owned()) }) {
         return;
     }
-    let loaded = match chart.load() {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            linter.rule(Error, FOLDER, Err(error.helm_text()));
-            return;
-        }
-    };
+    let Some(loaded) = linter.load(chart, FOLDER) else { return };
     let mut capabilities = Capabilities::default();
     if let Some(version) = &options.kube_version {
         capabilities.kube_version = version.clone();
