@@ -23,6 +23,7 @@ pub struct RequestContext {
     pub dry_run: bool,
     pub field_validation: FieldValidation,
     /// Whether an apply of what does not exist may create it: who may change objects may not therefore create any.
+    /// Without it such an apply answers 404.
     pub may_create: bool,
     /// The time of the request.
     pub now: Timestamp,

@@ -47,7 +47,7 @@ impl Registry {
         Ok(Written { warnings, ..written })
     }
 
-    /// Patches an object or its status; an apply of what does not exist creates it.
+    /// Patches an object or its status; an apply of what does not exist creates it, where the context allows it.
     ///
     /// # Errors
     /// 400, 404, 409 (also conflicts of field managers), 415 for strategic patches of other than built-in
@@ -59,7 +59,7 @@ impl Registry {
         namespace: &str,
         name: &str,
         subresource: &str,
-        patch: Patch,
+        patch: &Patch,
     ) -> Result<Written, Status> {
         let target = Target { context, resource, namespace, name, subresource };
         if matches!(patch, Patch::Strategic(_)) && !resource.strategic_patch {
@@ -69,7 +69,7 @@ impl Registry {
                 "application/apply-patch+yaml",
             ]));
         }
-        self.change(target, &Change::Patch(&patch)).await
+        self.change(target, &Change::Patch(patch)).await
     }
 
     /// Repairs a stored object, if it still is as `entry` has it; answers whether it was changed. Neither
@@ -129,10 +129,6 @@ impl Registry {
                 );
                 self.create_object(target, object, warnings).await
             }
-            // It was there when its permission was asked for, which is another one then.
-            Change::Patch(Patch::Apply { .. }) if target.subresource.is_empty() && !context.may_create => {
-                Err(Status::stale(&resource.group_resource(), target.name))
-            }
             Change::Patch(Patch::Apply { body, force }) if target.subresource.is_empty() => {
                 let applied = applied(&target, body, &mut warnings)?;
                 if !applied.uid().is_empty() {
@@ -148,6 +144,9 @@ impl Registry {
                     .map_err(apply_status)?;
                 let mut object = target.decode(object.into(), Refusal::Patched, &mut Vec::new())?;
                 target.place(&mut object)?;
+                if !context.may_create {
+                    return Err(Status::not_found(&resource.group_resource(), target.name));
+                }
                 let mut written = self.create_object(target, object, warnings).await?;
                 let (asked, given) =
                     (server_fields::pick(resource.def(), &applied), written.object.to_value());

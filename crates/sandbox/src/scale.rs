@@ -57,7 +57,7 @@ impl Scale {
                     now: call.now,
                 };
                 let patch = Patch::Merge(patch.into());
-                self.registry.patch(&context, resource, namespace, name, "", patch).await?.object.to_value()
+                self.registry.patch(&context, resource, namespace, name, "", &patch).await?.object.to_value()
             }
             _ => return Err(Status::method_not_allowed()),
         };

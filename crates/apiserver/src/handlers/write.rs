@@ -1,6 +1,6 @@
 //! create, update, patch, delete, deletecollection.
 
-use convoy_meta::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, Reason, Status};
+use convoy_meta::{CreateOptions, DeleteOptions, ListOptions, PatchOptions, Reason, Status};
 use convoy_registry::{Body, DeleteOutcome, Patch, Resource, Written};
 use http::StatusCode;
 
@@ -90,25 +90,20 @@ impl Api {
         context.dry_run = options.dry_run;
         context.field_validation = options.field_validation;
         let (name, subresource) = (&request.name, &request.subresource);
-        if media_type == APPLY_PATCH && subresource.is_empty() {
-            // Whether it is there may have changed when it is written: then it is not created either.
-            context.may_create = !self.exists(request, resource).await?;
-            if context.may_create {
+        let applies = media_type == APPLY_PATCH && subresource.is_empty();
+        context.may_create = !applies;
+        let first = self.registry.patch(&context, resource, home(request), name, subresource, &patch).await;
+        let written = match first {
+            // Only when it turns out to be a creation, as in apiserver/pkg/endpoints/handlers/patch.go: what a
+            // cache said before could be over by now.
+            Err(status) if applies && status.reason() == Reason::NotFound => {
                 call.authorize_creation().await?;
+                context.may_create = true;
+                self.registry.patch(&context, resource, home(request), name, subresource, &patch).await?
             }
-        }
-        let written =
-            self.registry.patch(&context, resource, home(request), name, subresource, patch).await?;
+            written => written?,
+        };
         written_answer(call, resource, written)
-    }
-
-    async fn exists(&self, request: &ResourceRequest, resource: &Resource) -> Result<bool, Status> {
-        let options = GetOptions { resource_version: "0".into() };
-        match self.registry.get(resource, home(request), &request.name, &options).await {
-            Ok(_) => Ok(true),
-            Err(status) if status.reason() == Reason::NotFound => Ok(false),
-            Err(status) => Err(status),
-        }
     }
 
     pub(super) async fn delete(

@@ -181,7 +181,7 @@ impl Rollback {
             }});
             let written = self
                 .registry
-                .patch(&context, resource, namespace, name, "", Patch::Merge(patch.into()))
+                .patch(&context, resource, namespace, name, "", &Patch::Merge(patch.into()))
                 .await;
             match written {
                 Ok(_) => return Ok(chosen.body(namespace, name)),

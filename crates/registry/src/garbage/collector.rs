@@ -172,7 +172,7 @@ impl GarbageCollector {
         let mut patch = patch(&entry.to_value());
         patch.set_resource_version(&entry.revision().to_string());
         let patch = Patch::Merge(patch.into());
-        self.registry.patch(context, resource, namespace, name, "", patch).await.map(drop)
+        self.registry.patch(context, resource, namespace, name, "", &patch).await.map(drop)
     }
 }
 

@@ -105,12 +105,12 @@ impl Fixture {
 
     pub(crate) async fn merge(&self, name: &str, subresource: &str, patch: Value) -> Result<Written, Status> {
         let patch = Patch::Merge(patch.into());
-        self.registry.patch(&self.context, &self.things(), "default", name, subresource, patch).await
+        self.registry.patch(&self.context, &self.things(), "default", name, subresource, &patch).await
     }
 
     pub(crate) async fn merge_config(&self, name: &str, patch: Value) -> Result<Written, Status> {
         let patch = Patch::Merge(patch.into());
-        self.registry.patch(&self.context, &self.configs(), "default", name, "", patch).await
+        self.registry.patch(&self.context, &self.configs(), "default", name, "", &patch).await
     }
 
     pub(crate) async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<DeleteOutcome, Status> {

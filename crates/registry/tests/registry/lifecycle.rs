@@ -78,7 +78,10 @@ impl Cluster {
 
     async fn patch(&self, plural: &str, namespace: &str, name: &str, patch: Value) {
         let patch = Patch::Merge(patch.into());
-        self.registry.patch(&self.context, &self.resource(plural), namespace, name, "", patch).await.unwrap();
+        self.registry
+            .patch(&self.context, &self.resource(plural), namespace, name, "", &patch)
+            .await
+            .unwrap();
     }
 
     /// Waits until an object is gone.

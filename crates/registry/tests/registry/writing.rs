@@ -203,7 +203,7 @@ async fn patches_that_do_not_fit_are_refused_in_kubernetes_words() {
     fixture.create_config(json!({"metadata": {"name": "c"}, "data": {"a": "1"}})).await.unwrap();
     let json_patch = async |patch: Value| {
         let (context, configs) = (&fixture.context, fixture.configs());
-        said(fixture.registry.patch(context, &configs, "default", "c", "", Patch::Json(patch)).await)
+        said(fixture.registry.patch(context, &configs, "default", "c", "", &Patch::Json(patch)).await)
     };
     let rejected = is(422, "Invalid", "the server rejected our request due to an error in our request");
     assert_eq!(json_patch(json!([{"op": "test", "path": "/data/a", "value": "9"}])).await, rejected);
@@ -234,7 +234,7 @@ async fn patches_that_do_not_fit_are_refused_in_kubernetes_words() {
     );
     let (context, things) = (&fixture.context, fixture.things());
     let strategic = Patch::Strategic(json!({}).into());
-    let refused = said(fixture.registry.patch(context, &things, "default", "c", "", strategic).await);
+    let refused = said(fixture.registry.patch(context, &things, "default", "c", "", &strategic).await);
     let text = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
     assert_eq!(refused, is(415, "UnsupportedMediaType", text));
 }
@@ -270,7 +270,7 @@ async fn apply(
     let mut context = fixture.context.clone();
     context.field_manager = manager.into();
     let patch = Patch::Apply { body: object.into(), force };
-    fixture.registry.patch(&context, &fixture.things(), "default", "a", "", patch).await
+    fixture.registry.patch(&context, &fixture.things(), "default", "a", "", &patch).await
 }
 
 #[tokio::test]
@@ -295,6 +295,21 @@ async fn an_apply_creates_takes_part_and_meets_conflicts() {
     // Left out by its only owner: gone.
     let left_out = apply(&fixture, "two", false, with(json!({"size": 4}))).await.unwrap();
     assert_eq!(left_out.object.to_value()["spec"], json!({"size": 4}));
+}
+
+#[tokio::test]
+async fn an_apply_that_may_not_create_answers_404_and_first_what_else_is_wrong() {
+    let mut fixture = Fixture::new();
+    fixture.context.may_create = false;
+    let absent = said(apply(&fixture, "one", false, named("a")).await);
+    assert_eq!(absent, is(404, "NotFound", "things.ex.io \"a\" not found"));
+    let mut of_a_uid = named("a");
+    of_a_uid["metadata"]["uid"] = "x".into();
+    assert_eq!(said(apply(&fixture, "one", false, of_a_uid).await).0, 409);
+    fixture.context.may_create = true;
+    apply(&fixture, "one", false, named("a")).await.unwrap();
+    fixture.context.may_create = false;
+    apply(&fixture, "one", false, named("a")).await.unwrap();
 }
 
 #[tokio::test]
