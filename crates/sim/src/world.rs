@@ -279,8 +279,19 @@ impl World {
             Note::Twin { .. } => self.stats.twins += 1,
             _ => {}
         }
+        if let Note::Gained { shard, .. } = note {
+            self.owned_briefly(node, *shard, now);
+        }
         if !matches!(note, Note::Renewed { .. }) {
             self.trace(now, Some(node), || format!("pid {pid} {note:?}"));
+        }
+    }
+
+    /// What is handed on at once may be over before the next check.
+    fn owned_briefly(&mut self, node: usize, shard: u32, now: Nanos) {
+        let node = &self.nodes[node];
+        if node.process.as_ref().is_some_and(|process| process.shards.owns(shard)) {
+            self.check.last_owned[index_of(node.kind)].insert(shard, now);
         }
     }
 

@@ -119,16 +119,21 @@ impl Protocol {
         }
     }
 
-    /// Whether a shard is held by a process whose member lease is not there or says nothing, because it was deleted or
-    /// edited by hand, or by another process with this one's id: nobody can tell what settings it runs with, and it
-    /// does not know yet that it has to announce itself anew.
+    /// Whether a shard is held by a process whose settings nobody can tell, and that does not know yet that it has to
+    /// announce itself anew.
     fn has_unannounced_holder(&self, now: Moment) -> bool {
-        self.seen.iter().any(|(key, seen)| {
-            let (LeaseKey::Shard(_), Some(holder)) = (key, &seen.lease.holder) else { return false };
+        self.leases_of_unannounced().any(|seen| !self.has_ended(seen, now))
+    }
+
+    /// The leases of shards whose holder's member lease is not there or says nothing, because it was deleted or
+    /// edited by hand, or by another process with this one's id.
+    pub(super) fn leases_of_unannounced(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.iter().filter_map(|(key, seen)| {
+            let (LeaseKey::Shard(_), Some(holder)) = (key, &seen.lease.holder) else { return None };
             let member = self.seen.get(&LeaseKey::Member(holder.clone()));
             let is_unannounced = *holder == self.settings.replica_id
                 || member.is_none_or(|member| member.lease.member.is_none());
-            is_unannounced && !self.is_mine(&seen.lease) && !self.has_ended(seen, now)
+            (is_unannounced && !self.is_mine(&seen.lease)).then_some(seen)
         })
     }
 

@@ -276,7 +276,8 @@ impl Protocol {
             return;
         }
         let acts_from = self.quarantine.get(&shard).copied().filter(|from| *from > now.monotonic);
-        let held = Held { acts_from, ..Held::new(lease.transitions, sent) };
+        let kept_until = acts_from.unwrap_or(now.monotonic) + self.settings.observe_interval;
+        let held = Held { acts_from, kept_until, ..Held::new(lease.transitions, sent) };
         self.shards_renewed.insert(shard, sent);
         self.held.insert(shard, held);
         actions.push(Action::Note(Note::Gained { shard, epoch: lease.transitions, how }));

@@ -10,8 +10,10 @@ impl Protocol {
         for shard in missing.copied().collect::<Vec<_>>() {
             self.acquire(shard, now, actions);
         }
-        let others = self.held.keys().filter(|shard| !self.wanted.contains(shard));
-        for shard in others.copied().collect::<Vec<_>>() {
+        let is_handed_over = |(shard, held): &(&u32, &Held)| {
+            !self.wanted.contains(*shard) && (held.is_draining || held.kept_until <= now.monotonic)
+        };
+        for shard in self.held.iter().filter(is_handed_over).map(|(shard, _)| *shard).collect::<Vec<_>>() {
             self.give_up(shard, now, actions);
         }
         self.keep_what_is_held(now, actions);

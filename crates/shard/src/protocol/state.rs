@@ -40,6 +40,9 @@ pub struct Held {
     /// On the monotonic clock: before this nothing is done for the shard, because a holder may not know
     /// yet that its lease was deleted.
     pub acts_from: Option<Duration>,
+    /// On the monotonic clock: before this it is not handed over to balance. Who takes over from one that died acts
+    /// at once; handed on unused, the shard would have no owner for an observe interval more.
+    pub kept_until: Duration,
     /// Whether no new write may start, because the shard is handed over.
     pub is_draining: bool,
     /// Whether the writes have ended.
@@ -49,7 +52,14 @@ pub struct Held {
 impl Held {
     /// A shard that is acted for from now on.
     pub fn new(epoch: u64, renewed: Moment) -> Self {
-        Self { epoch, renewed, acts_from: None, is_draining: false, is_drained: false }
+        Self {
+            epoch,
+            renewed,
+            acts_from: None,
+            kept_until: Duration::ZERO,
+            is_draining: false,
+            is_drained: false,
+        }
     }
 }
 
@@ -232,7 +242,12 @@ impl Protocol {
                 let epoch = epoch.min(LAST_EPOCH);
                 self.note_epoch(shard, epoch);
                 if self.held.get(&shard).is_some_and(|held| held.epoch < epoch) {
-                    self.lose(shard, LostBecause::OlderEpoch, &mut actions);
+                    if self.phase == Phase::Acting && !self.wanted.contains(&shard) {
+                        // It would not be acquired anew, and its lease would have to end.
+                        self.give_up(shard, now, &mut actions);
+                    } else {
+                        self.lose(shard, LostBecause::OlderEpoch, &mut actions);
+                    }
                 }
             }
             Event::ApiServerCounts(answer) => self.take_in_count(answer, now, &mut actions),
@@ -461,6 +476,7 @@ impl Protocol {
         for held in self.held.values() {
             consider(held.renewed.monotonic + hold_until);
             held.acts_from.into_iter().for_each(&mut consider);
+            consider(held.kept_until);
         }
         if let (Phase::Acting, Some(sent)) = (self.phase, self.member_renewed) {
             consider(sent.monotonic + hold_until);
@@ -485,6 +501,9 @@ impl Protocol {
         match self.ends_of_members() {
             Some(ends) => ends.until.into_iter().for_each(&mut *consider),
             None => self.member_ends().for_each(&mut *consider),
+        }
+        if self.phase == Phase::Joining && self.announced.is_none() {
+            self.leases_of_unannounced().for_each(|seen| consider(self.end_of(seen)));
         }
         for shard in self.wanted.iter().filter(|shard| !self.held.contains_key(shard)) {
             if let Some(seen) = self.seen.get(&LeaseKey::Shard(*shard)) {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::checks::Checks;
 use super::world::{World, ms, s};
-use crate::{Acquired, LeaseKey, Note};
+use crate::{Acquired, Event, LeaseKey, Note, Settings};
 
 /// Over deaths in each phase of an interval, in steps of 170 ms, and starts of the replicas at various
 /// distances: the longest time that a shard had no owner, its mean, and the longest time until all shards,
@@ -145,4 +146,74 @@ fn i2_leases_of_the_dead_with_other_settings_delay_no_longer_than_a_takeover() {
         let took = world.run_until_that(s(40) - noticed, |world| world.shards_of(index) == [0, 1]);
         assert!(took > s(20), "the leases of the dead count: {took:?}");
     }
+}
+
+/// Lists every seven seconds and at each renewal; leases end between them.
+fn settings_that_end_between_lists(id: &str, shards: u32) -> Settings {
+    Settings { observe_interval: s(7), lease_duration: s(33), ..World::settings(id, shards) }
+}
+
+#[test]
+fn i2_a_restarted_process_acts_at_the_instant_at_which_the_lease_of_its_id_ends() {
+    let mut world = World::new();
+    let first = world.start(settings_that_end_between_lists("a", 1));
+    world.run_for(s(60));
+    world.kill(first);
+    let restarted = world.start(settings_that_end_between_lists("a", 1));
+    world.run_for(s(18));
+    // A person's write that changes nothing: nobody can tell that it was not the holder's.
+    world.edit(&LeaseKey::Shard(0), |_| ());
+    // It is read two seconds later.
+    let took = world.run_until_that(s(60), |world| world.owner(0) == Some(restarted));
+    assert!(took > s(33) && took <= s(2 + 33) + ms(100), "{took:?}");
+}
+
+#[test]
+fn i2_who_takes_over_acts_before_it_hands_on_to_one_that_joined_meanwhile() {
+    let mut handed_on = 0;
+    for phase in 30..40 {
+        let mut world = World::new();
+        let (stays, dies) = (
+            world.start(settings_that_end_between_lists("stays", 4)),
+            world.start(settings_that_end_between_lists("dies", 4)),
+        );
+        world.run_for(s(60));
+        world.kill(dies);
+        world.run_for(s(20) + ms(500) * phase);
+        world.start(settings_that_end_between_lists("new", 4));
+        let since = world.now;
+        world.run_for(s(90));
+        let notes: Vec<_> = world.notes.iter().filter(|(at, who, _)| *at > since && *who == stays).collect();
+        for (gained_at, _, note) in &notes {
+            let Note::Gained { shard: gained, .. } = note else { continue };
+            let released = notes.iter().find(|(at, _, note)| {
+                at > gained_at && matches!(note, Note::Released { shard, .. } if shard == gained)
+            });
+            let Some((released_at, ..)) = released else { continue };
+            handed_on += 1;
+            let kept = *released_at - *gained_at;
+            assert!(kept >= s(7), "shard {gained} was handed on after {kept:?}");
+        }
+        Checks::assert_balanced(&world);
+    }
+    assert!(handed_on > 0, "nothing was tried");
+}
+
+#[test]
+fn i2_what_is_to_be_handed_on_and_has_an_older_epoch_is_handed_on_at_once() {
+    let mut world = World::new();
+    let (stays, dies) = (
+        world.start(settings_that_end_between_lists("stays", 4)),
+        world.start(settings_that_end_between_lists("dies", 4)),
+    );
+    world.run_for(s(60));
+    world.kill(dies);
+    world.run_for(s(38));
+    world.start(settings_that_end_between_lists("new", 4));
+    world.run_for(s(3));
+    assert_eq!(world.shards_of(stays), [0, 1, 2, 3], "taken over, and to be handed on later");
+    world.step(stays, Event::EpochSeen { shard: 0, epoch: 40 });
+    // Its lease would end 30 s later. (The new replica counts the dead one as a member for as long.)
+    let took = world.run_until_that(s(60), |world| world.shard_lease(0).holder.is_none());
+    assert!(took <= s(1), "{took:?}");
 }
