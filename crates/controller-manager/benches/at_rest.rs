@@ -1,33 +1,34 @@
 //! How long a look takes at a Release of which nothing is to be done: all of it, from the caches to the decision when to look
-//! again, with its bundle and its plan. It makes no request. `cargo bench -p convoy-controller-manager`.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a benchmark")]
-#![allow(clippy::print_stdout, reason = "its answer")]
+//! again. It makes no request. `cargo bench -p convoy-controller-manager`.
+//!
+//! `at_rest` goes by what the last look went by; `whole` decodes the bundle and plans, as the first look of a process does.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark")]
 
 #[path = "../tests/rest/mod.rs"]
 mod rest;
 
-use std::time::{Duration, Instant};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
-/// Looks that are measured; as a test, without `--bench`, a few.
-const LOOKS: usize = 5000;
-
-fn main() {
-    let looks = if std::env::args().any(|argument| argument == "--bench") { LOOKS } else { 5 };
+fn looks(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for objects in [1, 5, 50, 500] {
-        let (controller, key, world) = runtime.block_on(rest::at_rest(objects));
-        let before = world.requests();
-        let mut times: Vec<Duration> = (0..looks + looks / 10)
-            .map(|_| {
-                let began = Instant::now();
-                runtime.block_on(controller.look(&key));
-                began.elapsed()
-            })
-            .skip(looks / 10)
-            .collect();
-        assert_eq!(world.requests(), before, "it asked for something");
-        times.sort_unstable();
-        let at = |percent: usize| times[(times.len() - 1) * percent / 100];
-        println!("{objects} objects: p50 {:?}, p99 {:?}, {looks} looks", at(50), at(99));
+    let key = rest::key();
+    for (name, is_whole) in [("at_rest", false), ("whole", true)] {
+        let mut group = criterion.benchmark_group(name);
+        for objects in [1, 50, 1000] {
+            let (looks, world) = runtime.block_on(rest::at_rest(objects));
+            let before = world.asked();
+            group.bench_function(BenchmarkId::from_parameter(objects), |bencher| {
+                bencher.iter(|| {
+                    if is_whole {
+                        looks.forget_rest();
+                    }
+                    runtime.block_on(looks.look(&key))
+                });
+            });
+            assert_eq!(world.asked(), before, "it asked for something");
+        }
     }
 }
+
+criterion_group!(at_rest, looks);
+criterion_main!(at_rest);

@@ -19,9 +19,9 @@ use crate::artifacts::Artifacts;
 use crate::cluster::{Circuits, Contacts};
 use crate::duties::Duties;
 use crate::host::Host;
-use crate::release::Releases;
 use crate::release::dependents::Dependents;
 use crate::release::index::InventoryIndex;
+use crate::release::{Memory, Releases};
 use crate::sources::Sources;
 use crate::targets::{Connected, Targets};
 
@@ -32,7 +32,7 @@ pub struct Given {
     /// The target, which is in contact.
     pub target: Target,
     /// What it serves.
-    pub capabilities: Capabilities,
+    pub capabilities: Arc<Capabilities>,
     /// Artifacts and bundles.
     pub store: RenderStore,
     /// The clock.
@@ -72,7 +72,7 @@ impl Looks {
             bare: target.clone(),
             target,
             pacer: Pacer::unlimited(Arc::clone(&clock)),
-            capabilities: Arc::new(capabilities),
+            capabilities,
             made_of,
         };
         for cluster in clusters.filter(|_| true) {
@@ -117,6 +117,18 @@ impl Looks {
             late: Default::default(),
         };
         Self { releases: Arc::new(releases) }
+    }
+
+    /// The same process when there is something else to look at: it knows what it knew.
+    pub fn go_on(&self, given: Given) -> Self {
+        let next = Self::at(given);
+        *next.releases.memory.lock() = self.releases.memory.lock().clone();
+        next
+    }
+
+    /// Lets go of what the last looks went by, so that the next ones are whole.
+    pub fn forget_rest(&self) {
+        self.releases.memory.lock().values_mut().for_each(Memory::forget_rest);
     }
 
     /// One look, as the queue of Releases begins it.

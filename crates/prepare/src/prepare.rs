@@ -208,7 +208,7 @@ impl From<ReadError> for PrepareError {
 
 impl Preparer {
     /// The bundle of a Release, from memory, from the render store, or rendered now. It stays in memory while
-    /// `ownership` holds.
+    /// `ownership` holds. `values` are those of [`Preparer::values`].
     ///
     /// # Errors
     /// See [`PrepareError`].
@@ -217,9 +217,9 @@ impl Preparer {
         release: &Release,
         source: &Resolved,
         capabilities: &Capabilities,
+        values: Vec<ValuesText>,
         ownership: &dyn Ownership,
     ) -> Result<Arc<Ready>, PrepareError> {
-        let values = self.values(release).await?;
         self.rendered(release, source, capabilities, values, (ownership, Keeping::InStore)).await
     }
 

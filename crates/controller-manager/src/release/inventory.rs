@@ -1,5 +1,7 @@
 //! Inventories, in parts that stay small enough for every store.
 
+use std::sync::Arc;
+
 use convoy_api::{
     ClusterReference, DeliveryProgress, Release, ReleaseInventory, ReleaseInventorySpec, ReleaseReference,
     WriterStatus, apply_name, finalizer, inventory_name_in, label,
@@ -178,14 +180,18 @@ impl Inventory {
 impl Releases {
     /// The inventory as the store shows it; it may be older than what this process wrote.
     pub(crate) fn cached_inventory(&self, id: &InventoryId) -> Inventory {
-        let mut parts = Vec::new();
-        while let Some(part) = self.inventories.get(&id.key(parts.len())) {
-            if part.spec.release_ref.uid != id.release_uid || part.shard_key() != id.cluster {
-                break;
-            }
-            parts.push((*part).clone());
-        }
-        Inventory::new(id, parts)
+        Inventory::new(id, self.parts(id).map(|part| (*part).clone()).collect())
+    }
+
+    /// The parts of the inventory as the store shows them.
+    pub(crate) fn parts<'a>(
+        &'a self,
+        id: &'a InventoryId,
+    ) -> impl Iterator<Item = Arc<ReleaseInventory>> + 'a {
+        let is_of_it = |part: &Arc<ReleaseInventory>| {
+            part.spec.release_ref.uid == id.release_uid && part.shard_key() == id.cluster
+        };
+        (0..).map_while(|part| self.inventories.get(&id.key(part))).take_while(is_of_it)
     }
 
     /// The inventory as the API server has it. Parts of an earlier Release of the same name, whose

@@ -194,10 +194,10 @@ impl Releases {
         let until_next = |entries: &[Entry]| {
             (tombstones(entries) > 0).then(|| self.until_late_look(&id, look.ownership).0)
         };
-        let cached = self.cached_inventory(&id).entries();
-        if tombstones(&cached) == 0 {
+        if !self.parts(&id).any(|part| part.spec.entries.iter().any(|entry| entry.gone)) {
             return Ok(None);
         }
+        let cached = self.cached_inventory(&id).entries();
         let is_due = self.late_writes(&id, look.ownership, &cached) != LateWrites::Possible;
         let Some(connected) = self.target(look.release, &id.cluster, look.ownership).filter(|_| is_due)
         else {

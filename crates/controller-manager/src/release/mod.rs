@@ -11,6 +11,7 @@
 //! | `hooks` | a chart's hooks, each run once |
 //! | `delete_hooks` | hooks around the removal |
 //! | `delete` | from a deleted Release to nothing |
+//! | `rest` | looks at what is at rest: that nothing is to be done is known without a plan; pure |
 //! | `late` | requests without an answer that may reach the target late |
 //! | `left` | what a Release still has on clusters that it left |
 //! | `index` | where each Release has inventories |
@@ -33,6 +34,7 @@ mod late;
 mod left;
 mod pursue;
 mod reconcile;
+mod rest;
 mod slow;
 mod status;
 
@@ -94,6 +96,15 @@ pub(crate) struct Memory {
     drift: decide::DriftMemory,
     /// Objects that a wave waited for at the last look.
     pending: Vec<convoy_plan::ObjectKey>,
+    /// What the last look went by, when it found nothing to do.
+    rest: Option<rest::Basis>,
+}
+
+impl Memory {
+    /// Makes the next look a whole one.
+    pub(crate) fn forget_rest(&mut self) {
+        self.rest = None;
+    }
 }
 
 /// One look at one Release.

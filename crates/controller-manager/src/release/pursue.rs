@@ -10,7 +10,8 @@ use convoy_api::{
 };
 use convoy_apply::{Class, PruneNote};
 use convoy_plan::Reapply;
-use convoy_prepare::{PrepareError, Ready, namespace_of, not_allowed};
+use convoy_prepare::{PrepareError, Ready, Resolved, namespace_of, not_allowed};
+use convoy_render::ValuesText;
 use convoy_runtime::{Next, Sharded as _, StoreKey};
 
 use super::decide::{DriftAction, HealthGate, Hold, health_gate};
@@ -19,7 +20,8 @@ use super::dependencies::Awaited;
 use super::failure::{self, Failed, Turn};
 use super::inventory::InventoryId;
 use super::left::{Cleared, Left};
-use super::reconcile::{WAIT, at_the_latest};
+use super::reconcile::{Told, WAIT, at_the_latest};
+use super::rest::Noted;
 use super::status::{self, BundleFacts, Course, Reached, Trouble, has_succeeded};
 use super::{Look, Memory, Releases};
 use crate::access::Allowed;
@@ -50,6 +52,12 @@ impl Undesired {
             None => Reached::Resolved { reason, message, is_terminal },
         }
     }
+}
+
+/// What the source's bundle is made of, beside the spec and the target.
+pub(super) struct Inputs {
+    pub(super) source: Resolved,
+    pub(super) values: Vec<ValuesText>,
 }
 
 /// The bundle that is to be on the target.
@@ -95,6 +103,8 @@ struct Pursuit<'a> {
     attempt: String,
     turn: Turn,
     is_forced: bool,
+    /// What the look goes by; none when the source gives nothing.
+    noted: Option<Noted>,
 }
 
 impl Releases {
@@ -103,7 +113,7 @@ impl Releases {
         look: Look<'_>,
         left: &mut Vec<Left>,
     ) -> Result<Next, HostError> {
-        match self.gather(look).await? {
+        match self.gather(look, !left.is_empty()).await? {
             Ok((connected, chosen, pursuit)) => {
                 let next = self.pursue(&chosen, connected, &pursuit, left).await?;
                 Ok(chosen.latest.map_or(next, |latest| earlier(next, latest)))
@@ -122,6 +132,7 @@ impl Releases {
     async fn gather<'a>(
         &self,
         look: Look<'a>,
+        has_left: bool,
     ) -> Result<Result<(Connected, Chosen, Pursuit<'a>), Stopped>, HostError> {
         let release = look.release;
         let stop = |reached, next| Ok(Err(Box::new((Some(reached), next))));
@@ -137,10 +148,18 @@ impl Releases {
             Err(stopped) => return Ok(Err(stopped)),
         };
         let memory = self.recall(look);
+        let inputs = self.inputs(look).await;
+        let noted = match &inputs {
+            Ok(inputs) => match self.rests(look, (&cluster, &connected), inputs, &memory, has_left) {
+                Ok(next) => return Ok(Err(Box::new((None, next)))),
+                Err(noted) => Some(noted),
+            },
+            Err(_) => None,
+        };
         let known = status::known(release, memory.status.as_deref());
         let is_forced = failure::is_forced(release, &known);
         let (mut status, _) = failure::renewed(release, &known);
-        let desired = self.desired(look, &connected).await;
+        let desired = self.desired(look, &connected, inputs).await;
         if let Ok((_, bundle)) = &desired {
             failure::arrived(&mut status, &bundle.digest);
         }
@@ -185,7 +204,8 @@ impl Releases {
         if let Some(stopped) = self.announce(look, &cluster, &status, digest).await {
             return Ok(Err(stopped));
         }
-        Ok(Ok((connected, chosen, Pursuit { look, cluster, memory, status, attempt, turn, is_forced })))
+        let pursuit = Pursuit { look, cluster, memory, status, attempt, turn, is_forced, noted };
+        Ok(Ok((connected, chosen, pursuit)))
     }
 
     /// Makes sure that the render store has a bundle that the Release or its inventory is about to name, and keeps it.
@@ -275,32 +295,33 @@ impl Releases {
         Err(stop(reason, format!("the Cluster {key} is not in contact: {said}")))
     }
 
-    /// The bundle of the source, with the source's revision.
-    async fn desired(
-        &self,
-        look: Look<'_>,
-        connected: &Connected,
-    ) -> Result<(String, Arc<Ready>), Undesired> {
+    /// What the source's bundle is made of.
+    async fn inputs(&self, look: Look<'_>) -> Result<Inputs, Undesired> {
         let source = self.sources.resolve(look.key, look.ownership.shard(), look.release);
         let source = source.map_err(|Unresolved { reason, message, is_terminal }| Undesired {
             trouble: Trouble { reason, message, revision: None, is_terminal },
             next: Next::Done,
         })?;
+        match self.prepared.values(look.release).await {
+            Ok(values) => Ok(Inputs { source, values }),
+            Err(error) => Err(unprepared(error, source.artifact.revision, look.release)),
+        }
+    }
+
+    /// The bundle of the source, with the source's revision.
+    async fn desired(
+        &self,
+        look: Look<'_>,
+        connected: &Connected,
+        inputs: Result<Inputs, Undesired>,
+    ) -> Result<(String, Arc<Ready>), Undesired> {
+        let Inputs { source, values } = inputs?;
         let revision = source.artifact.revision.clone();
-        let (reason, message, is_terminal, next) = match self
-            .prepared
-            .prepare(look.release, &source, &connected.capabilities, &**look.ownership)
-            .await
-        {
-            Ok(bundle) => return Ok((revision, bundle)),
-            Err(PrepareError::Render { reason, message }) => {
-                (reason, message, true, Next::After(look.release.spec.interval().as_std()))
-            }
-            Err(PrepareError::Missing { reason, message }) => (reason, message, false, Next::Wait(WAIT)),
-            Err(PrepareError::Failed { message }) => (reason::STORE_FAILED, message, false, Next::Retry),
-        };
-        let trouble = Trouble { reason, message, revision: Some(revision), is_terminal };
-        Err(Undesired { trouble, next })
+        let (capabilities, ownership) = (&connected.capabilities, &**look.ownership);
+        match self.prepared.prepare(look.release, &source, capabilities, values, ownership).await {
+            Ok(bundle) => Ok((revision, bundle)),
+            Err(error) => Err(unprepared(error, revision, look.release)),
+        }
     }
 
     /// Chooses what is delivered.
@@ -433,6 +454,7 @@ impl Releases {
             };
             self.deliver(delivery).await?
         };
+        let is_unchanged = !is_judged && matches!(delivered, Delivered::Unchanged { .. });
         let (facts, message) = match delivered {
             Delivered::Moved => return Ok(Next::Done),
             Delivered::Failed { failure, .. } if failure.is_not_owner() => {
@@ -502,7 +524,17 @@ impl Releases {
             DriftAction::Wait(wait) => at_the_latest(next, wait),
             DriftAction::Nothing | DriftAction::Correct => next,
         };
-        self.write_status(look, &reached).await?;
+        let told = self.write_status(look, &reached).await?;
+        let found_nothing = is_unchanged
+            && drift_action == DriftAction::Nothing
+            && matches!(&reached, Reached::Applied { bundle, gate: HealthGate::Open, .. } if bundle.trouble.is_none());
+        if let (true, Some(noted)) = (found_nothing, pursuit.noted.clone()) {
+            match told {
+                Told::Nothing => self.came_to_rest(look, noted, None),
+                Told::OfALook { version } => self.came_to_rest(look, noted, Some(version)),
+                Told::News => {}
+            }
+        }
         let next = at_the_latest(next, self.until_look_is_due(look));
         Ok(if waits { at_the_latest(next, WAIT) } else { next })
     }
@@ -647,6 +679,18 @@ fn earlier(next: Next, other: Next) -> Next {
         Next::After(delay) | Next::Wait(delay) => at_the_latest(next, delay),
         Next::Retry => at_the_latest(next, WAIT),
     }
+}
+
+/// Why a source gives no bundle of a revision.
+fn unprepared(error: PrepareError, revision: String, release: &Release) -> Undesired {
+    let (reason, message, is_terminal, next) = match error {
+        PrepareError::Render { reason, message } => {
+            (reason, message, true, Next::After(release.spec.interval().as_std()))
+        }
+        PrepareError::Missing { reason, message } => (reason, message, false, Next::Wait(WAIT)),
+        PrepareError::Failed { message } => (reason::STORE_FAILED, message, false, Next::Retry),
+    };
+    Undesired { trouble: Trouble { reason, message, revision: Some(revision), is_terminal }, next }
 }
 
 /// Why a Cluster is not in contact, as its own condition says.

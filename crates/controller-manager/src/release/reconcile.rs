@@ -161,7 +161,7 @@ impl Releases {
     }
 
     /// Writes the status when it says something new, and an event when people should know.
-    pub(super) async fn write_status(&self, look: Look<'_>, reached: &Reached) -> Result<(), HostError> {
+    pub(super) async fn write_status(&self, look: Look<'_>, reached: &Reached) -> Result<Told, HostError> {
         let Look { key, release, ownership } = look;
         let old = status::known(release, self.recall(look).status.as_deref());
         let now = self.clock.now();
@@ -170,11 +170,14 @@ impl Releases {
         status::fetched(&mut new, self.sources.trouble(key, release).as_ref(), generation, now);
         let fields = status::owned(&new);
         if fields == status::owned(&old) {
-            return Ok(());
+            return Ok(Told::Nothing);
         }
         let written = self.host.writer.apply_status::<Release>(&**ownership, key, look.uid(), &fields).await;
         let version = written?;
-        self.remember(look, |memory| memory.status = Some(Box::new((version, new.clone()))));
+        self.remember(look, |memory| memory.status = Some(Box::new((version.clone(), new.clone()))));
+        if status::tells_of_a_look_alone(&old, &new) {
+            return Ok(Told::OfALook { version });
+        }
         if let (_, Some(refused)) = failure::renewed(release, &old) {
             let event = (EventKind::Warning, reason::ROLLBACK_FAILED, refused.as_str());
             self.host.writer.event(&**ownership, release, event, now).await;
@@ -190,8 +193,19 @@ impl Releases {
             }
             self.host.writer.event(&**ownership, release, (kind, &reason, &message), now).await;
         }
-        Ok(())
+        Ok(Told::News)
     }
+}
+
+/// What a look wrote to the status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Nothing,
+    /// Only who looked, and when. The Release got this resourceVersion.
+    OfALook {
+        version: String,
+    },
+    News,
 }
 
 /// The same, but within a while.

@@ -16,7 +16,7 @@ use crate::sources::Unresolved;
 
 mod fields;
 
-pub(crate) use fields::{is_shown_older, known, owned};
+pub(crate) use fields::{is_shown_older, known, owned, tells_of_a_look_alone};
 
 /// The longest notes of a chart that a status holds, in bytes; the bundle holds them whole.
 const LONGEST_NOTES: usize = 16 * 1024;
@@ -249,6 +249,18 @@ fn last_look(release: &Release, old: Option<&WriterStatus>, writer: &WriterStatu
         }
         _ => Time(whole_second(now)),
     }
+}
+
+/// Whether a look makes [`last_look`] say something new.
+pub(crate) fn is_look_due(
+    release: &Release,
+    status: &ReleaseStatus,
+    writer: &WriterStatus,
+    now: Timestamp,
+) -> bool {
+    let old = status.controller.as_ref();
+    let told = old.and_then(|old| old.last_look_time.as_ref());
+    told != Some(&last_look(release, old, writer, now))
 }
 
 /// How long after `now` a look makes [`last_look`] say something new.
