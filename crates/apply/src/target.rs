@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use convoy_api::{annotation, field_manager, label};
-use convoy_plan::{HelmRelease, Live, LiveObject, ObjectRef, taken_over};
+use convoy_plan::{HelmRelease, Live, LiveObject, ObjectRef, applies_label, taken_over};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -120,6 +120,8 @@ pub struct LiveMeta {
     pub helm_release: Option<HelmRelease>,
     /// The managedFields with which what earlier tools wrote is convoy's; none when they wrote nothing.
     pub taken_over: Option<Value>,
+    /// Whether convoy applied the release-uid label.
+    pub is_labelled_by_convoy: bool,
     /// The run of the hook that made it.
     pub hook_run: Option<String>,
     /// Whether it is of a chart's hook, whoever ran that.
@@ -342,6 +344,7 @@ impl Target {
             is_helm_hook: metadata["annotations"][HELM_HOOK].is_string(),
             helm_release: HelmRelease::of(metadata),
             taken_over: taken_over(metadata, field_manager::TARGET),
+            is_labelled_by_convoy: applies_label(metadata, label::RELEASE_UID, field_manager::TARGET),
         }))
     }
 
@@ -357,6 +360,7 @@ impl Target {
                 owner: None,
                 helm_release: found.helm_release,
                 is_handed_over: found.taken_over.is_some(),
+                is_labelled_by_convoy: found.is_labelled_by_convoy,
             })),
             Ok(None) => Ok(Live::Absent),
             // Discovery may be older than the deletion of a CustomResourceDefinition.

@@ -313,6 +313,7 @@ mod tests {
             prepared,
             memory: Default::default(),
             late: Default::default(),
+            claims: Default::default(),
         });
         Follower { duties, stores, queues, targets, contacts, repositories, helm_registries, releases }
     }

@@ -115,6 +115,7 @@ impl Looks {
             prepared,
             memory: Default::default(),
             late: Default::default(),
+            claims: Default::default(),
         };
         Self { releases: Arc::new(releases) }
     }

@@ -215,6 +215,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         prepared,
         memory: Default::default(),
         late: Default::default(),
+        claims: Default::default(),
     });
     let follower = Follower {
         duties,

@@ -32,6 +32,17 @@ fn is_handed_over(name: &str) -> bool {
     matches!(name, "before-first-apply" | "helm") || name == "kubectl" || name.starts_with("kubectl-")
 }
 
+/// Whether `manager` applied a label of an object, by its metadata.
+pub fn applies_label(metadata: &Value, label: &str, manager: &str) -> bool {
+    let entries = metadata["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
+    entries.iter().any(|entry| {
+        let labels = &entry["fieldsV1"]["f:metadata"]["f:labels"];
+        entry["manager"] == manager
+            && entry["operation"] == "Apply"
+            && labels.get(format!("f:{label}")).is_some()
+    })
+}
+
 /// The managedFields of an object once `manager` has applied all that earlier tools wrote, and all that it created or
 /// replaced itself; none when there is nothing of that.
 ///
@@ -77,6 +88,23 @@ pub fn taken_over(metadata: &Value, manager: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_applied_a_label_is_in_the_managed_fields() {
+        let of = |manager: &str, operation: &str, label: &str| {
+            let labels = Map::from_iter([(format!("f:{label}"), json!({}))]);
+            let entry = json!({
+                "manager": manager, "operation": operation,
+                "fieldsV1": {"f:metadata": {"f:labels": labels}},
+            });
+            applies_label(&json!({"managedFields": [{"manager": "x"}, entry]}), "a.io/b", "convoy")
+        };
+        assert!(of("convoy", "Apply", "a.io/b"));
+        assert!(!of("kubectl-label", "Update", "a.io/b"));
+        assert!(!of("convoy", "Update", "a.io/b"));
+        assert!(!of("convoy", "Apply", "a.io/c"));
+        assert!(!applies_label(&json!({}), "a.io/b", "convoy"));
+    }
 
     fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
         json!({

@@ -29,7 +29,7 @@ mod problem;
 mod report;
 mod steps;
 
-pub use adoption::{HelmRelease, taken_over};
+pub use adoption::{HelmRelease, applies_label, taken_over};
 pub use changes::{Changes, FieldChange, Mask, Masked};
 pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;

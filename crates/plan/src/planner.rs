@@ -105,6 +105,8 @@ pub struct LiveObject {
     pub helm_release: Option<HelmRelease>,
     /// Whether earlier tools wrote fields of it; see [`taken_over`](crate::taken_over).
     pub is_handed_over: bool,
+    /// Whether convoy applied the release-uid label, as against somebody who wrote it by hand.
+    pub is_labelled_by_convoy: bool,
 }
 
 /// All that a plan is made of.
@@ -284,8 +286,8 @@ struct Draft {
     kinds: Kinds,
 }
 
-/// The objects whose live state a plan depends on: those that are new in the bundle. Empty when
-/// nothing is new, so that an unchanged Release costs no request.
+/// The objects whose live state a plan depends on: those that are new in the bundle, and those that drifted, since another
+/// Release may have taken them. Empty when nothing is new, so that an unchanged Release costs no request.
 ///
 /// # Errors
 /// All problems of the bundle.
@@ -297,7 +299,7 @@ pub fn keys_to_look_at(input: &Input<'_>) -> Result<Vec<ObjectRef>, Problems> {
         let is_unknown = is_unclaimed(entries.get(&object.target.key).copied());
         !object.ignored
             && kept_unseen(input, &entries, object, others_change).is_none()
-            && (is_unknown || object.how == How::IfNotPresent)
+            && (is_unknown || object.how == How::IfNotPresent || has_drifted(input, &object.target.key))
     };
     Ok(draft
         .desired
@@ -350,9 +352,10 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                     false => uid_of(entries.get(&target.key).copied(), input.live.get(&target.key)),
                 };
                 let replace = how == How::Replace;
-                // Only the objects that are new in the bundle were looked at.
                 let live = input.live.get(&target.key);
-                let is_handed_over = matches!(live, Some(Live::Present(live)) if live.is_handed_over);
+                // What is written to an object of the Release by hand is not handed over.
+                let is_handed_over = !has_drifted(input, &target.key)
+                    && matches!(live, Some(Live::Present(live)) if live.is_handed_over);
                 // It is created, not applied: a label that is changed would be no drift, one that goes would stay.
                 let has_labels = !input.policy.namespace_labels.is_empty();
                 let take_over = is_handed_over || (implied && (!create_only || has_labels));
@@ -585,6 +588,12 @@ fn apply_reason(
     let entry = entries.get(key).copied();
     let is_optional = object.how == How::IfNotPresent;
     if let Some(entry) = entry.filter(|entry| !is_unclaimed(Some(entry)) && !is_optional) {
+        if has_drifted(input, key)
+            && let Some(Live::Present(live)) = input.live.get(key)
+            && live.is_labelled_by_convoy
+        {
+            refuse_others(input, key, live)?;
+        }
         return Ok(Some(match &input.policy.reapply {
             _ if entry.digest.is_empty() => ApplyReason::Unconfirmed,
             _ if entry.digest != object.digest => ApplyReason::Changed,
@@ -607,10 +616,7 @@ fn apply_reason(
         Some(uid) if *uid == input.release.uid => Ok(Some(ApplyReason::Unconfirmed)),
         // An implied Namespace is only wanted to exist; several Releases may want the same.
         _ if object.implied || is_optional => Ok(None),
-        Some(uid) if !input.policy.adopt => Err(Problem::OwnedByOther {
-            key: key.clone(),
-            owner: live.owner.clone().unwrap_or_else(|| format!("the Release with the uid {uid}")),
-        }),
+        Some(_) if !input.policy.adopt => refuse_others(input, key, live).map(|()| None),
         None if !input.policy.adopt && is_of_another_helm_release(input, live) => {
             let helm = live.helm_release.clone().unwrap_or_default();
             Err(Problem::OwnedByHelm {
@@ -620,6 +626,22 @@ fn apply_reason(
             })
         }
         _ => Ok(Some(ApplyReason::Adopt)),
+    }
+}
+
+/// Whether the observer says that an object is not as it was applied.
+fn has_drifted(input: &Input<'_>, key: &ObjectKey) -> bool {
+    matches!(&input.policy.reapply, Reapply::Drifted(keys) if keys.contains(key))
+}
+
+/// Names the other Release that an object bears, unless it may be taken from that.
+fn refuse_others(input: &Input<'_>, key: &ObjectKey, live: &LiveObject) -> Result<(), Problem> {
+    match &live.release_uid {
+        Some(uid) if *uid != input.release.uid && !input.policy.adopt => Err(Problem::OwnedByOther {
+            key: key.clone(),
+            owner: live.owner.clone().unwrap_or_else(|| format!("the Release with the uid {uid}")),
+        }),
+        _ => Ok(()),
     }
 }
 

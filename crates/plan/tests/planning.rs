@@ -311,6 +311,41 @@ fn drifted_objects_are_applied_again_and_all_when_asked_for() {
     assert_eq!(case.plan().unwrap().counts().change, 2);
 }
 
+/// Two installations of convoy, or two Clusters of one target: they know nothing of each other.
+#[test]
+fn what_drifted_because_another_release_took_it_is_not_taken_back() {
+    let mut case = Case::new(vec![config_map("a", "1"), config_map("b", "1")]);
+    case.deliver();
+    let b = key("ConfigMap", "web", "b");
+    case.policy.reapply = Reapply::Drifted(BTreeSet::from([b.clone()]));
+    let looked_at = keys_to_look_at(&case.input()).unwrap();
+    assert!(looked_at.len() == 1 && looked_at[0].key == b, "{looked_at:?}");
+    let live = |release: Option<&str>, is_labelled_by_convoy: bool| {
+        Live::Present(LiveObject {
+            is_labelled_by_convoy,
+            is_handed_over: true,
+            uid: "uid of ConfigMap web/b".into(),
+            release_uid: release.map(str::to_owned),
+            owner: release.map(|_| "the Release team/other".to_owned()),
+            ..LiveObject::default()
+        })
+    };
+    // A label that somebody wrote by hand is put right as any other field.
+    for ours in [live(Some("uid-1"), true), live(None, false), live(Some("uid-2"), false)] {
+        case.live = BTreeMap::from([(b.clone(), ours.clone())]);
+        let plan = case.plan().unwrap();
+        assert_eq!(names(&plan).len(), 1, "{ours:?}");
+        assert!(plan.applies().all(|(_, apply)| !apply.take_over), "what kubectl wrote beside it stays");
+    }
+    case.live = BTreeMap::from([(b, live(Some("uid-2"), true))]);
+    assert_eq!(
+        problems(&case),
+        ["ConfigMap web/b belongs to the Release team/other; remove it from one of the two"]
+    );
+    case.policy.adopt = true;
+    assert_eq!(names(&case.plan().unwrap()).len(), 1, "it was asked for");
+}
+
 #[test]
 fn what_left_the_bundle_is_pruned_against_the_order_of_kinds() {
     let mut case = Case::new(vec![

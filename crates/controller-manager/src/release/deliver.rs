@@ -19,6 +19,7 @@ use convoy_runtime::{Sharded as _, StoreKey};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::claims::Claimed;
 use super::decide::HealthGate;
 use super::hooks::{HookEnd, HookWork, failure_of_hook};
 use super::inventory::{Inventory, InventoryId};
@@ -144,7 +145,8 @@ impl Releases {
         id: &InventoryId,
         inventory: &mut Inventory,
     ) -> Result<Delivered, HostError> {
-        let mut live = Seen { is_whole: delivery.is_begun, facts: BTreeMap::new() };
+        let claimed = self.claims.of(delivery.look.key, delivery.cluster);
+        let mut live = Seen { is_whole: delivery.is_begun, facts: BTreeMap::new(), claimed };
         let mut counts = None;
         let mut notes = Vec::new();
         let mut rounds = 0;
@@ -401,6 +403,11 @@ impl Releases {
             if let (Some(plan), Some(step), true) = (plan, step, unseen.is_empty()) {
                 return Ok((plan, step));
             }
+            // Before the look: what it does not find stays for this Release to create.
+            let claimed = unseen.iter().map(|at| &at.key).filter(|key| !delivery.shares(key));
+            if let Err(taken) = seen.claimed.add(claimed) {
+                return Err(of_problems(Problems(taken.into_iter().map(owned_by_other).collect())));
+            }
             let mut found = look(&delivery.connected.target, unseen).await.map_err(|(key, error)| {
                 DeliveryFailure::of_requests(vec![Failure { key, source: String::new(), error }])
             })?;
@@ -493,6 +500,8 @@ struct Seen {
     /// Whether all objects that are new in the bundle were looked at, now or in an earlier look.
     is_whole: bool,
     facts: BTreeMap<ObjectKey, Live>,
+    /// What no other Release creates meanwhile.
+    claimed: Claimed,
 }
 
 impl Seen {
@@ -569,7 +578,20 @@ impl OwnedInput<'_> {
     }
 }
 
+/// An object that another Release is about to create.
+fn owned_by_other((key, owner): (ObjectKey, StoreKey)) -> Problem {
+    Problem::OwnedByOther { key, owner: format!("the Release {owner}") }
+}
+
 impl Delivery<'_> {
+    /// Whether an object is only wanted to be there, whoever makes it: the namespace of `spec.createNamespace`.
+    fn shares(&self, key: &ObjectKey) -> bool {
+        self.look.release.spec.create_namespace == Some(true)
+            && key.group.is_empty()
+            && key.kind == "Namespace"
+            && key.name == self.namespace
+    }
+
     fn input<'b>(
         &'b self,
         before: &'b [Entry],

@@ -11,6 +11,7 @@
 //! | `hooks` | a chart's hooks, each run once |
 //! | `delete_hooks` | hooks around the removal |
 //! | `delete` | from a deleted Release to nothing |
+//! | `claims` | objects that looks are about to create, so that no two Releases create one |
 //! | `rest` | looks at what is at rest: that nothing is to be done is known without a plan; pure |
 //! | `late` | requests without an answer that may reach the target late |
 //! | `left` | what a Release still has on clusters that it left |
@@ -20,6 +21,7 @@
 //! | `decide` | what health, drift and earlier failures ask for; pure |
 //! | `status` | what the status says; pure |
 
+mod claims;
 mod decide;
 mod delete;
 mod delete_hooks;
@@ -79,6 +81,7 @@ pub(crate) struct Releases {
     pub(crate) prepared: Preparer,
     pub(crate) memory: Mutex<HashMap<StoreKey, Memory>>,
     pub(crate) late: late::LateMemory,
+    pub(crate) claims: claims::Claims,
 }
 
 /// What this process knows of a Release beyond the API server: nothing that must outlive it.

@@ -19,7 +19,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-const RELEASE: &str = "/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/web";
+const RELEASES: &str = "/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases";
 const INVENTORIES: &str = "/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releaseinventories";
 
 /// The objects of convoy's API server by their paths, and what it and the target were asked.
@@ -28,6 +28,10 @@ pub(crate) struct Server {
     objects: BTreeMap<String, Value>,
     asked: Vec<String>,
     version: u64,
+    /// The target's objects by their paths.
+    target: BTreeMap<String, Value>,
+    /// Which object was written for the Release of which uid, one after the other.
+    writes: Vec<(String, String)>,
 }
 
 impl Server {
@@ -125,18 +129,43 @@ fn client(server: &Arc<Mutex<Server>>) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// A target that takes everything and has nothing else.
+impl Server {
+    fn answer_of_target(&mut self, method: &Method, path: &str, body: Value) -> (StatusCode, Value) {
+        self.asked.push(format!("{method} {path} of the target"));
+        let found = self.target.get(path).cloned();
+        match (method, found) {
+            (&Method::GET, Some(found)) => (StatusCode::OK, found),
+            (&Method::PATCH, found) => {
+                let owner =
+                    body["metadata"]["labels"]["convoy.kumodo.io/release-uid"].as_str().unwrap_or_default();
+                self.writes.push((path.to_owned(), owner.to_owned()));
+                self.version += 1;
+                let mut object = body;
+                object["metadata"]["uid"] = format!("uid of {path}").into();
+                object["metadata"]["resourceVersion"] = self.version.to_string().into();
+                self.target.insert(path.to_owned(), object.clone());
+                (if found.is_some() { StatusCode::OK } else { StatusCode::CREATED }, object)
+            }
+            _ => (StatusCode::NOT_FOUND, json!({"kind": "Status", "reason": "NotFound", "code": 404})),
+        }
+    }
+}
+
+/// A target that takes everything, after a while in which others go on.
 struct Takes(Arc<Mutex<Server>>);
 
 impl Transport for Takes {
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Bytes>, RequestError>> {
-        self.0.lock().asked.push(format!("{} {} of the target", request.method(), request.uri().path()));
-        let (code, body) = match *request.method() {
-            Method::GET => (404, json!({"kind": "Status", "reason": "NotFound", "code": 404})),
-            _ => (201, json!({"metadata": {"uid": request.uri().path(), "resourceVersion": "1"}})),
-        };
-        let answer = Response::builder().status(code).body(Bytes::from(body.to_string())).unwrap();
-        Box::pin(async move { Ok(answer) })
+        Box::pin(async move {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, answer) = self.0.lock().answer_of_target(&parts.method, parts.uri.path(), body);
+            Ok(Response::builder().status(code).body(Bytes::from(answer.to_string())).unwrap())
+        })
     }
 }
 
@@ -164,15 +193,26 @@ pub(crate) fn key() -> StoreKey {
     StoreKey::new("team", "web")
 }
 
+fn path_of(release: &str) -> String {
+    format!("{RELEASES}/{release}")
+}
+
 impl World {
     /// A Release of so many objects that was never looked at; without health, so that no observer is needed.
     pub(crate) async fn new(objects: usize) -> Self {
+        Self::of(&["web"], objects).await
+    }
+
+    /// The same with several Releases of the same objects.
+    pub(crate) async fn of(releases: &[&str], objects: usize) -> Self {
         let spec = json!({
             "clusterRef": {"name": "prod"}, "source": {"git": {"repositoryRef": {"name": "apps"}}},
             "apply": {"wait": false},
         });
         let server = Arc::new(Mutex::new(Server::default()));
-        server.lock().objects.insert(RELEASE.to_owned(), convoy("Release", "web", &spec, &json!({})));
+        for name in releases {
+            server.lock().objects.insert(path_of(name), convoy("Release", name, &spec, &json!({})));
+        }
         let mut capabilities = Capabilities { version: "v1.36.0".to_owned(), ..Capabilities::default() };
         capabilities.kinds.insert("", "v1", "ConfigMap", "configmaps", true);
         let store = RenderStore::in_memory();
@@ -206,7 +246,7 @@ impl World {
     }
 
     pub(crate) fn change_release(&self, change: impl FnOnce(&mut Value)) {
-        self.server.lock().change(RELEASE, change);
+        self.server.lock().change(&path_of("web"), change);
     }
 
     /// Somebody writes the inventory, when there is one.
@@ -219,7 +259,20 @@ impl World {
     }
 
     pub(crate) fn release(&self) -> Value {
-        self.server.lock().objects[RELEASE].clone()
+        self.release_of("web")
+    }
+
+    pub(crate) fn release_of(&self, name: &str) -> Value {
+        self.server.lock().objects[&path_of(name)].clone()
+    }
+
+    /// The uids of the Releases for which the objects were written, in turn, by object.
+    pub(crate) fn writers(&self) -> BTreeMap<String, Vec<String>> {
+        let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (path, uid) in &self.server.lock().writes {
+            all.entry(path.clone()).or_default().push(uid.clone());
+        }
+        all
     }
 
     pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
@@ -236,7 +289,8 @@ impl World {
         let of_inventories = stored.iter().filter(|(path, _)| path.starts_with(INVENTORIES));
         let inventories: Vec<ReleaseInventory> =
             of_inventories.map(|(_, object)| decode(object).unwrap()).collect();
-        let release: Release = decode(&stored[RELEASE]).unwrap();
+        let of_releases = stored.iter().filter(|(path, _)| path.starts_with(&path_of("")));
+        let releases: Vec<Release> = of_releases.map(|(_, object)| decode(object).unwrap()).collect();
         let ready = if self.is_source_well { "True" } else { "False" };
         let status = json!({
             "artifact": self.artifact,
@@ -254,7 +308,7 @@ impl World {
             capabilities: Arc::clone(&self.capabilities),
             store: self.store.clone(),
             clock: Arc::new(self.clock.clone()),
-            releases: vec![release],
+            releases,
             inventories,
             clusters: vec![cluster],
             repositories: vec![repository],
