@@ -906,6 +906,18 @@ pub(crate) fn print_into(out: &mut Vec<u8>, value: &Value, budget: Budget<'_>) -
         }
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Object(object) => match object.printed() {
+            Some(text) => return print_into(out, &Value::String(text), budget),
+            None => {
+                let mut printer = Printer::new(budget);
+                printer.print_arg(value, 'v');
+                let text = printer.finish()?;
+                // It is what a pointer leads to that is printed.
+                let text =
+                    if object.kind() == Kind::Ptr { text.strip_prefix(b"&") } else { None }.unwrap_or(&text);
+                out.extend_from_slice(text);
+            }
+        },
         _ => {
             let mut printer = Printer::new(budget);
             printer.print_arg(value, 'v');

@@ -509,6 +509,12 @@ pub trait Object {
         None
     }
 
+    /// What a template prints for the value itself. That is [`Object::display`], unless the method is a pointer's: functions
+    /// such as `printf` do not find it then, but a template does.
+    fn printed(&self) -> Option<Str> {
+        self.display()
+    }
+
     /// Its text in JSON and YAML when it has one there (a `MarshalJSON` or `MarshalText` method).
     fn json(&self) -> Option<Str> {
         None

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The Helm whose behaviour this crate has, as its own build names itself to charts.
-const HELM_VERSION: &str = "v4.2";
+const HELM_VERSION: &str = "v4.2.4";
 /// The Go that it is built with.
 const GO_VERSION: &str = "go1.26.8";
 
@@ -220,12 +220,21 @@ impl Object for KubeVersionObject {
         Ok(Value::string(if name == "String" { self.text() } else { self.version.version.as_str() }))
     }
 
-    fn display(&self) -> Option<Str> {
+    /// Its method String is a pointer's.
+    fn printed(&self) -> Option<Str> {
         Some(self.text().into())
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
         ["Version", "Major", "Minor"].into_iter().filter_map(|name| Some((name, self.field(name)?))).collect()
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let mut fields = self.json_fields();
+        if self.helm == HelmVersion::V4 {
+            fields.insert(1, ("normalizedVersion", Value::string(self.version.normalized.as_str())));
+        }
+        fields
     }
 }
 

@@ -326,7 +326,7 @@ fn collect<'c>(
     templates: &mut BTreeMap<String, Template<'c>>,
 ) -> Map {
     let subcharts = Map::default();
-    let data: Map = [
+    let data = [
         ("Chart", node.metadata_value(parent.is_none())),
         ("Files", Files::of(&node.chart.files, node.chart.helm)),
         ("Values", values.clone()),
@@ -334,7 +334,8 @@ fn collect<'c>(
     ]
     .into_iter()
     .chain(shared.iter().cloned())
-    .collect();
+    .map(|(key, value)| (Str::from(key), value));
+    let data = Map::named(node.chart.helm.values_type(), data.collect());
     for child in &node.dependencies {
         let name = child.metadata.name.as_str();
         let own = match values {

@@ -187,6 +187,7 @@ impl Parser<'_, '_> {
                 if nesting + 1 > MAX_NESTING {
                     return Err(SetError::TooDeep);
                 }
+                let is_there = values.contains_key(key.as_bytes());
                 let mut inner = match values.remove(key.as_bytes()) {
                     None => Values::new(),
                     Some(Data::Map(inner)) => inner,
@@ -197,11 +198,11 @@ impl Parser<'_, '_> {
                     }
                 };
                 let result = self.key(&mut inner, nesting + 1);
-                let empty = inner.is_empty();
-                if !empty {
-                    insert(values, &key, Data::Map(inner));
-                } else if matches!(result, Ok(true)) {
+                if inner.is_empty() && matches!(result, Ok(true)) {
                     return Err(SetError::EmptyMap(quoted(&key)));
+                }
+                if !inner.is_empty() || is_there {
+                    insert(values, &key, Data::Map(inner));
                 }
                 result
             }

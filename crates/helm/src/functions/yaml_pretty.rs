@@ -1,7 +1,7 @@
 //! `toYamlPretty`: YAML as go.yaml.in/yaml/v3 writes it with two spaces: lists are indented, lines are not
 //! folded, and numbers keep Go's forms.
 
-use convoy_gotemplate::{Call, FuncError, Limit, Str, Value};
+use convoy_gotemplate::{Call, FuncError, Kind, Limit, Value};
 use convoy_yaml::Emitter;
 
 use super::arguments::{Outcome, any, string};
@@ -43,17 +43,21 @@ fn write(
     if indent / 2 > MAX_NESTING {
         return Err(FuncError::limit(Limit::Nesting));
     }
+    if let Some(fields) = fields(value) {
+        return mapping(out, &fields, indent, place, room);
+    }
     let entries = match (plain(value), value) {
+        // A nil map or list is an empty one here.
+        (Plain::Null, Value::Map(_)) => Some(Vec::new()),
         (Plain::Map(entries), _) => Some(entries),
         (Plain::Other, Value::Map(map)) => Some(map.entries()),
         _ => None,
     };
     if let Some(entries) = entries {
-        return mapping(out, entries, indent, place, room);
+        let entries = entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
+        return mapping(out, &in_natural_order(entries, room)?, indent, place, room);
     }
-    if let Value::List(list) = value
-        && !list.is_nil()
-    {
+    if let Value::List(list) = value {
         let items = list.to_vec();
         if items.is_empty() {
             out.push_str(if place == Place::Start { "[]\n" } else { " []\n" });
@@ -76,6 +80,17 @@ fn write(
     Ok(())
 }
 
+// The exported fields of a struct. The library knows no tags for JSON: it writes names in lower case.
+fn fields(value: &Value) -> Option<Vec<(String, Value)>> {
+    let Value::Object(object) = value else { return None };
+    if !matches!(object.kind(), Kind::Struct | Kind::Ptr) || object.json().is_some() {
+        return None;
+    }
+    let exported =
+        object.fields().into_iter().filter(|(name, _)| name.starts_with(|c: char| c.is_uppercase()));
+    Some(exported.map(|(name, value)| (name.to_lowercase(), value)).collect())
+}
+
 // A collection begins on the next line after a key, and beside a dash.
 fn open(out: &mut String, place: Place) {
     match place {
@@ -87,13 +102,11 @@ fn open(out: &mut String, place: Place) {
 
 fn mapping(
     out: &mut String,
-    entries: Vec<(Str, Value)>,
+    entries: &[(String, Value)],
     indent: usize,
     place: Place,
     room: &mut Room<'_, '_, '_>,
 ) -> Result<(), FuncError> {
-    let entries = entries.into_iter().map(|(key, value)| (utf8(&key), value)).collect();
-    let entries = in_natural_order(entries, room)?;
     if entries.is_empty() {
         out.push_str(if place == Place::Start { "{}\n" } else { " {}\n" });
         return Ok(());
