@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<LintChart, String> {
         let bytes = fs::read(path)
             .map_err(|_| format!("unable to open tarball: open {shown}: no such file or directory"))?;
         let files = read_archive(&bytes).map_err(|error| format!("unable to extract tarball: {error}"))?;
-        chart.files = files.into_iter().map(|file| (file.name, file.data.to_vec())).collect();
+        chart.files = files.into_iter().map(|file| (file.name, file.data)).collect();
         let folders = chart.files.iter().flat_map(|(name, _)| above(name));
         chart.folders = folders.collect();
     } else {

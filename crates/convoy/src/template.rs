@@ -1,12 +1,12 @@
 //! `convoy template`: what `helm template` prints, from convoy's own engine.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use convoy_helm::{
-    Chart, Entropy, Environment, HelmVersion, HelmVersionError, LoadError, TemplateError, TemplateFlags,
+    Chart, Entropy, Environment, HelmVersion, HelmVersionError, LoadError, Str, TemplateError, TemplateFlags,
     output_files, template, template_rendered,
 };
 use jiff::Timestamp;
@@ -181,11 +181,12 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
     };
     let flags = arguments.flags();
     let mut environment = Environment::new(now, SystemEntropy);
+    // The process ends soon: taking a chart apart would only take time.
+    let load = || files.load(flags.helm).map(|chart| &*Box::leak(Box::new(chart)));
     let rendered = flags.release_name(name, &mut environment).and_then(|name| match &arguments.output_dir {
-        None => template(&name, &flags, &mut read, || files.load(flags.helm), &mut environment),
+        None => template(&name, &flags, &mut read, load, &mut environment),
         Some(folder) => {
-            let rendered =
-                template_rendered(&name, &flags, &mut read, || files.load(flags.helm), &mut environment)?;
+            let rendered = template_rendered(&name, &flags, &mut read, load, &mut environment)?;
             let files = output_files(&rendered, &flags)?;
             let below = arguments.release_name.then_some(name.as_str());
             write_files(folder, below, &files).map_err(TemplateError::ReadFile)
@@ -250,7 +251,7 @@ impl Entropy for SystemEntropy {
 /// A chart's bytes, read but not understood yet.
 pub(crate) enum ChartFiles {
     Archive(Vec<u8>),
-    Folder(Vec<(String, Vec<u8>)>),
+    Folder(Vec<(String, Str)>),
 }
 
 impl ChartFiles {
@@ -285,6 +286,7 @@ fn read_files(path: &Path) -> anyhow::Result<ChartFiles> {
     }
     let mut files = Vec::new();
     let mut bytes = 0;
+    let mut content = Vec::new();
     let mut folders: Vec<(PathBuf, String, usize)> = vec![(path.to_path_buf(), String::new(), 0)];
     while let Some((folder, prefix, depth)) = folders.pop() {
         anyhow::ensure!(depth < MAX_DEPTH, "{} is more than {MAX_DEPTH} folders deep", folder.display());
@@ -303,7 +305,9 @@ fn read_files(path: &Path) -> anyhow::Result<ChartFiles> {
                 bytes += metadata.len();
                 anyhow::ensure!(bytes <= MAX_BYTES, "it has more than {MAX_BYTES} bytes");
                 anyhow::ensure!(files.len() < MAX_FILES, "it has more than {MAX_FILES} files");
-                files.push((name, fs::read(entry.path())?));
+                content.clear();
+                fs::File::open(entry.path())?.read_to_end(&mut content)?;
+                files.push((name, Str::from(content.as_slice())));
             }
         }
     }

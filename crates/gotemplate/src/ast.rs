@@ -10,7 +10,7 @@ use crate::text::Str;
 pub(crate) type Pos = u32;
 
 /// A list of nodes: a template's or a branch's body.
-pub(crate) type Body = Vec<Node>;
+pub(crate) type Body = Box<[Node]>;
 
 #[derive(Debug)]
 pub(crate) enum Node {
@@ -44,8 +44,9 @@ pub(crate) struct Invocation {
 pub(crate) struct Pipe {
     pub(crate) pos: Pos,
     pub(crate) assign: bool,
-    pub(crate) declarations: Vec<Variable>,
-    pub(crate) commands: Vec<Command>,
+    pub(crate) declarations: Box<[Variable]>,
+    /// Never empty.
+    pub(crate) commands: Box<[Command]>,
 }
 
 /// A variable that a pipeline declares or assigns.
@@ -59,7 +60,7 @@ pub(crate) struct Variable {
 #[derive(Debug)]
 pub(crate) struct Command {
     /// Never empty.
-    pub(crate) args: Vec<Expr>,
+    pub(crate) args: Box<[Expr]>,
 }
 
 #[derive(Debug)]
@@ -74,11 +75,22 @@ pub(crate) enum ExprKind {
     Dot,
     Nil,
     Number(Box<Number>),
-    String { quoted: Str, text: Str },
+    /// A literal that takes so many bytes of the text.
+    String {
+        width: u32,
+        text: Str,
+    },
     Field(Box<[Str]>),
-    Variable { id: u32, name: Str, fields: Box<[Str]> },
-    Function { name: Str, target: Target },
-    Chain { of: Box<Expr>, fields: Box<[Str]> },
+    Variable {
+        id: u32,
+        name: Str,
+        fields: Box<[Str]>,
+    },
+    Function(Target),
+    Chain {
+        of: Box<Expr>,
+        fields: Box<[Str]>,
+    },
     Pipe(Box<Pipe>),
 }
 
@@ -113,7 +125,40 @@ pub(crate) enum Builtin {
     Ne,
 }
 
+impl Target {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Builtin(builtin) => builtin.name(),
+            Self::Host(function) => function.name,
+        }
+    }
+}
+
 impl Builtin {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::And => "and",
+            Self::Call => "call",
+            Self::Html => "html",
+            Self::Index => "index",
+            Self::Slice => "slice",
+            Self::Js => "js",
+            Self::Len => "len",
+            Self::Not => "not",
+            Self::Or => "or",
+            Self::Print => "print",
+            Self::Printf => "printf",
+            Self::Println => "println",
+            Self::UrlQuery => "urlquery",
+            Self::Eq => "eq",
+            Self::Ge => "ge",
+            Self::Gt => "gt",
+            Self::Le => "le",
+            Self::Lt => "lt",
+            Self::Ne => "ne",
+        }
+    }
+
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"and" => Self::And,
@@ -186,10 +231,10 @@ impl At<'_> {
         match self {
             Self::Start => {}
             Self::Node(node) => node.write(&mut out, text),
-            Self::Invocation(invocation) => invocation.write(&mut out),
-            Self::Pipe(pipe) => pipe.write(&mut out),
-            Self::Command(command) => command.write(&mut out),
-            Self::Expr(expr) => expr.write(&mut out),
+            Self::Invocation(invocation) => invocation.write(&mut out, text),
+            Self::Pipe(pipe) => pipe.write(&mut out, text),
+            Self::Command(command) => command.write(&mut out, text),
+            Self::Expr(expr) => expr.write(&mut out, text),
         }
         out
     }
@@ -212,13 +257,13 @@ impl Node {
             }
             Self::Action { pipe, .. } => {
                 out.extend_from_slice(b"{{");
-                pipe.write(out);
+                pipe.write(out, text);
                 out.extend_from_slice(b"}}");
             }
             Self::If(branch) => branch.write(out, b"if", text),
             Self::Range(branch) => branch.write(out, b"range", text),
             Self::With(branch) => branch.write(out, b"with", text),
-            Self::Template(invocation) => invocation.write(out),
+            Self::Template(invocation) => invocation.write(out, text),
             Self::Break(_) => out.extend_from_slice(b"{{break}}"),
             Self::Continue(_) => out.extend_from_slice(b"{{continue}}"),
         }
@@ -230,7 +275,7 @@ impl Branch {
         out.extend_from_slice(b"{{");
         out.extend_from_slice(word);
         out.push(b' ');
-        self.pipe.write(out);
+        self.pipe.write(out, text);
         out.extend_from_slice(b"}}");
         for node in &self.body {
             node.write(out, text);
@@ -246,19 +291,19 @@ impl Branch {
 }
 
 impl Invocation {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, out: &mut Vec<u8>, text: &[u8]) {
         out.extend_from_slice(b"{{template ");
         out.extend_from_slice(&quote(&self.name));
         if let Some(pipe) = &self.pipe {
             out.push(b' ');
-            pipe.write(out);
+            pipe.write(out, text);
         }
         out.extend_from_slice(b"}}");
     }
 }
 
 impl Pipe {
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, text: &[u8]) {
         for (index, variable) in self.declarations.iter().enumerate() {
             if index > 0 {
                 out.extend_from_slice(b", ");
@@ -272,59 +317,62 @@ impl Pipe {
             if index > 0 {
                 out.extend_from_slice(b" | ");
             }
-            command.write(out);
+            command.write(out, text);
         }
     }
 }
 
 impl Command {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, out: &mut Vec<u8>, text: &[u8]) {
         for (index, arg) in self.args.iter().enumerate() {
             if index > 0 {
                 out.push(b' ');
             }
-            arg.write_operand(out);
+            arg.write_operand(out, text);
         }
     }
 }
 
 impl Expr {
-    fn write_operand(&self, out: &mut Vec<u8>) {
+    fn write_operand(&self, out: &mut Vec<u8>, text: &[u8]) {
         if let ExprKind::Pipe(pipe) = &self.kind {
             out.push(b'(');
-            pipe.write(out);
+            pipe.write(out, text);
             out.push(b')');
         } else {
-            self.write(out);
+            self.write(out, text);
         }
     }
 
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, text: &[u8]) {
         match &self.kind {
             ExprKind::Bool(true) => out.extend_from_slice(b"true"),
             ExprKind::Bool(false) => out.extend_from_slice(b"false"),
             ExprKind::Dot => out.push(b'.'),
             ExprKind::Nil => out.extend_from_slice(b"nil"),
             ExprKind::Number(number) => out.extend_from_slice(&number.text),
-            ExprKind::String { quoted, .. } => out.extend_from_slice(quoted),
+            ExprKind::String { width, .. } => {
+                let (start, width) = (self.pos as usize, *width as usize);
+                out.extend_from_slice(text.get(start..start + width).unwrap_or_default());
+            }
             ExprKind::Field(fields) => write_fields(out, fields),
             ExprKind::Variable { name, fields, .. } => {
                 out.extend_from_slice(name);
                 write_fields(out, fields);
             }
-            ExprKind::Function { name, .. } => out.extend_from_slice(name),
+            ExprKind::Function(target) => out.extend_from_slice(target.name().as_bytes()),
             ExprKind::Chain { of, fields } => {
-                of.write_operand(out);
+                of.write_operand(out, text);
                 write_fields(out, fields);
             }
-            ExprKind::Pipe(pipe) => pipe.write(out),
+            ExprKind::Pipe(pipe) => pipe.write(out, text),
         }
     }
 
-    /// The source as text.
-    pub(crate) fn source(&self) -> String {
+    /// The source as text. `text` is the text it was parsed from.
+    pub(crate) fn source(&self, text: &[u8]) -> String {
         let mut out = Vec::new();
-        self.write(&mut out);
+        self.write(&mut out, text);
         String::from_utf8_lossy(&out).into_owned()
     }
 }

@@ -6,9 +6,6 @@
 //!
 //! Long because pipelines, commands, fields and calls recurse into each other.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use crate::ast::{
     At, Branch, Builtin, Command, Expr, ExprKind, Ideal, Invocation, Node, Number, Pipe, Target,
 };
@@ -22,6 +19,7 @@ use crate::stack;
 use crate::templates::Tree;
 use crate::text::Str;
 use crate::value::{Elem, Kind, Value};
+use std::borrow::Cow;
 
 /// A `reflect.Value`.
 #[derive(Clone, Debug)]
@@ -99,6 +97,10 @@ impl<'t> Frame<'t> {
         let mut variables = Vec::with_capacity(8);
         variables.push((0, dot));
         Self { tree, variables, at: At::Start }
+    }
+
+    fn text(&self) -> &'t [u8] {
+        &self.tree.text
     }
 
     fn fail(&self, message: impl AsRef<str>) -> Box<ExecError> {
@@ -386,8 +388,8 @@ impl<'e> Exec<'e, '_> {
                 let receiver = self.chain_receiver(frame, dot, first, of)?;
                 self.field_chain(frame, dot, &receiver, first, fields, args, last)
             }
-            ExprKind::Function { name, target } => {
-                self.function(frame, dot, first, name, target, At::Command(command), args, last)
+            ExprKind::Function(target) => {
+                self.function(frame, dot, first, target, At::Command(command), args, last)
             }
             ExprKind::Pipe(pipe) => {
                 not_a_function(frame, args, &last)?;
@@ -425,7 +427,7 @@ impl<'e> Exec<'e, '_> {
     ) -> Run<Reflected> {
         frame.at = At::Expr(chain);
         if matches!(of.kind, ExprKind::Nil) {
-            let source = chain.source();
+            let source = chain.source(frame.text());
             return Err(frame.fail(format!("indirection through explicit nil in {source}")));
         }
         frame.at = At::Expr(of);
@@ -449,8 +451,8 @@ impl<'e> Exec<'e, '_> {
                 self.field_chain(frame, dot, &value, expr, fields, &[], Reflected::Missing)
             }
             ExprKind::Pipe(pipe) => self.parenthesis(frame, dot, pipe),
-            ExprKind::Function { name, target } => {
-                self.function(frame, dot, expr, name, target, At::Expr(expr), &[], Reflected::Missing)
+            ExprKind::Function(target) => {
+                self.function(frame, dot, expr, target, At::Expr(expr), &[], Reflected::Missing)
             }
             ExprKind::Chain { of, fields } => {
                 let receiver = self.chain_receiver(frame, dot, expr, of)?;
@@ -595,7 +597,6 @@ impl<'e> Exec<'e, '_> {
         frame: &mut Frame<'e>,
         dot: &Reflected,
         ident: &'e Expr,
-        name: &'e Str,
         target: &'e Target,
         node: At<'e>,
         args: &'e [Expr],
@@ -603,11 +604,8 @@ impl<'e> Exec<'e, '_> {
     ) -> Run<Reflected> {
         frame.at = At::Expr(ident);
         match target {
-            Target::Host(function) => {
-                let name = name.to_text();
-                self.host_function(frame, dot, &name, function, node, args, last)
-            }
-            Target::Builtin(builtin) => self.builtin(frame, dot, name, *builtin, node, args, last),
+            Target::Host(function) => self.host_function(frame, dot, function, node, args, last),
+            Target::Builtin(builtin) => self.builtin(frame, dot, *builtin, node, args, last),
         }
     }
 
@@ -616,12 +614,12 @@ impl<'e> Exec<'e, '_> {
         &mut self,
         frame: &mut Frame<'e>,
         dot: &Reflected,
-        name: &str,
-        function: &'e Arc<Function>,
+        function: &'e Function,
         node: At<'e>,
         args: &'e [Expr],
         last: Reflected,
     ) -> Run<Reflected> {
+        let name = function.name;
         let arguments = self.arguments(frame, dot, name, &function.signature, args, last)?;
         self.session.count_steps(work(&arguments)).map_err(|limit| frame.limit(limit))?;
         let mut call = Call { session: &mut *self.session, scope: self.scope };
@@ -703,7 +701,6 @@ impl<'e> Exec<'e, '_> {
         &mut self,
         frame: &mut Frame<'e>,
         dot: &Reflected,
-        name: &'e Str,
         builtin: Builtin,
         node: At<'e>,
         args: &'e [Expr],
@@ -713,8 +710,8 @@ impl<'e> Exec<'e, '_> {
         let piped = !matches!(last, Reflected::Missing);
         let given = args.len() + usize::from(piped);
         let (fixed, variadic) = builtins::arity(builtin);
-        let name = name.to_text();
-        check_count(frame, &name, fixed, variadic, args.len(), given)?;
+        let name = builtin.name();
+        check_count(frame, name, fixed, variadic, args.len(), given)?;
 
         if matches!(builtin, Builtin::And | Builtin::Or) {
             let mut value = Reflected::Invalid;
@@ -745,8 +742,9 @@ impl<'e> Exec<'e, '_> {
             });
         }
         let callee = match args.first() {
-            Some(first) if builtin == Builtin::Call => first.source(),
-            _ => String::new(),
+            _ if builtin != Builtin::Call => String::new(),
+            Some(first) => first.source(frame.text()),
+            None => values.first().map(reflect_string).unwrap_or_default(),
         };
         let work = values.iter().filter_map(Reflected::concrete).map(size_in_steps).sum();
         self.session.count_steps(work).map_err(|limit| frame.limit(limit))?;
@@ -767,6 +765,15 @@ impl<'e> Exec<'e, '_> {
                 Err(frame.fail_with(&format!("error calling {name}: {error}"), error.reached_limit()))
             }
         }
+    }
+}
+
+/// Go's `reflect.Value.String`.
+fn reflect_string(value: &Reflected) -> String {
+    match value {
+        Reflected::Missing | Reflected::Invalid => "<invalid Value>".to_owned(),
+        Reflected::Plain(Value::String(text)) => text.to_text().into_owned(),
+        other => format!("<{} Value>", other.type_name()),
     }
 }
 
@@ -805,7 +812,7 @@ fn check_count(
 
 fn not_a_function(frame: &Frame<'_>, args: &[Expr], last: &Reflected) -> Run<()> {
     if args.len() > 1 || !matches!(last, Reflected::Missing) {
-        let source = args.first().map(Expr::source).unwrap_or_default();
+        let source = args.first().map(|first| first.source(frame.text())).unwrap_or_default();
         return Err(frame.fail(format!("can't give argument to non-function {source}")));
     }
     Ok(())
@@ -827,7 +834,7 @@ fn set_loop_variables(
     key: Reflected,
     element: &Reflected,
 ) -> Run<()> {
-    match branch.pipe.declarations.as_slice() {
+    match &*branch.pipe.declarations {
         [] => Ok(()),
         [only] if branch.pipe.assign => set_variable(frame, only.id, &only.name, element.clone()),
         [first, second, ..] if branch.pipe.assign => {
@@ -944,11 +951,11 @@ fn constant(frame: &mut Frame<'_>, expr: &Expr, ty: Type) -> Run<Value> {
         Type::Uint64 => (uint.map(Value::Uint64), "unsigned integer"),
         Type::Float64 => (number.and_then(|n| n.float).map(Value::Float64), "float"),
         Type::Bytes | Type::List | Type::Strings | Type::Map | Type::StringMap | Type::Object(_) => {
-            let source = expr.source();
+            let source = expr.source(frame.text());
             return Err(frame.fail(format!("can't handle {source} for arg of type {}", ty.name())));
         }
     };
-    found.ok_or_else(|| frame.fail(format!("expected {wanted}; found {}", expr.source())))
+    found.ok_or_else(|| frame.fail(format!("expected {wanted}; found {}", expr.source(frame.text()))))
 }
 
 fn index_value(index: usize) -> Reflected {

@@ -106,6 +106,8 @@ pub type Body = fn(&mut Call<'_, '_>, &[Value]) -> Result<Value, FuncError>;
 /// A function that templates can call by name.
 #[derive(Clone)]
 pub struct Function {
+    /// What templates call it.
+    pub name: &'static str,
     /// Its signature.
     pub signature: Signature,
     /// Its body.
@@ -134,7 +136,7 @@ impl Functions {
 
     /// Adds or replaces a function.
     pub fn add(&mut self, name: &'static str, signature: Signature, body: Body) {
-        self.by_name.insert(name, Arc::new(Function { signature, body }));
+        self.by_name.insert(name, Arc::new(Function { name, signature, body }));
     }
 
     /// Takes a function away.

@@ -71,6 +71,7 @@ pub(crate) struct Lexer<'t> {
     pub(crate) break_ok: bool,
     pub(crate) continue_ok: bool,
     error: String,
+    left: memmem::Finder<'static>,
 }
 
 impl<'t> Lexer<'t> {
@@ -84,6 +85,7 @@ impl<'t> Lexer<'t> {
             break_ok: true,
             continue_ok: true,
             error: String::new(),
+            left: memmem::Finder::new(LEFT),
         }
     }
 
@@ -156,7 +158,7 @@ impl<'t> Lexer<'t> {
 
     fn text_or_delim(&mut self) -> Token {
         loop {
-            let Some(ahead) = memmem::find(self.rest(), LEFT) else {
+            let Some(ahead) = self.left.find(self.rest()) else {
                 self.pos = self.text.len();
                 if self.pos > self.start {
                     return self.emit(Kind::Text);

@@ -5,7 +5,7 @@
 //!
 //! let functions = Functions::new();
 //! let mut templates = Templates::new();
-//! templates.add(&parse("greet", b"Hello {{ .name | printf \"%q\" }}", &functions)?);
+//! templates.add(&parse("greet", "Hello {{ .name | printf \"%q\" }}", &functions)?);
 //! let data = Value::map([("name", Value::from("World"))]);
 //! let output = Session::new().execute(&templates, b"greet", &data)?;
 //! assert_eq!(output, b"Hello \"World\"");
@@ -27,6 +27,7 @@ mod escape;
 mod exec;
 mod format;
 mod function;
+mod known;
 mod lexer;
 mod number;
 mod parser;

@@ -10,6 +10,7 @@ use crate::ast::{
 };
 use crate::error::ParseError;
 use crate::function::Functions;
+use crate::known::Known;
 use crate::lexer::{Kind, Lexer, Token};
 use crate::number::{parse_float, parse_int, parse_uint};
 use crate::quote::{quote, unquote, unquote_char};
@@ -23,7 +24,7 @@ const MAX_DEPTH: usize = 1_000;
 /// Parses `text` into its named trees; the main one has the name `name`.
 pub(crate) fn parse_trees(
     name: &Str,
-    text: &Arc<[u8]>,
+    text: &Str,
     functions: &Functions,
 ) -> Result<HashMap<Str, Arc<Tree>>, ParseError> {
     if u32::try_from(text.len()).is_err() {
@@ -44,6 +45,10 @@ pub(crate) fn parse_trees(
         range_depth: 0,
         depth: 0,
         action_line: None,
+        operands: Vec::new(),
+        commands: Vec::new(),
+        nodes: Vec::new(),
+        known: Known::default(),
         trees: HashMap::new(),
     };
     let root = parser.main()?;
@@ -53,7 +58,7 @@ pub(crate) fn parse_trees(
 
 struct Parser<'p> {
     name: &'p Str,
-    text: &'p Arc<[u8]>,
+    text: &'p Str,
     functions: &'p Functions,
     lexer: Lexer<'p>,
     token: [Token; 3],
@@ -64,6 +69,12 @@ struct Parser<'p> {
     range_depth: usize,
     depth: usize,
     action_line: Option<usize>,
+    /// Operands, commands and nodes of what is read now, until their number is known.
+    operands: Vec<Expr>,
+    commands: Vec<Command>,
+    nodes: Vec<Node>,
+    /// Names and short texts, which templates repeat.
+    known: Known,
     trees: HashMap<Str, Arc<Tree>>,
 }
 
@@ -172,10 +183,9 @@ impl Parser<'_> {
     // Lists.
 
     fn main(&mut self) -> Parse<Body> {
-        let mut body = Vec::new();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(body),
+                Kind::Eof => return Ok(self.nodes.drain(..).collect()),
                 Kind::LeftDelim => {
                     let delim = self.next();
                     if self.next_non_space().kind == Kind::Define {
@@ -188,7 +198,7 @@ impl Parser<'_> {
                 _ => {}
             }
             match self.text_or_action()? {
-                Item::Node(node) => body.push(node),
+                Item::Node(node) => self.nodes.push(node),
                 Item::Stop(stop) => return Err(self.error(format!("unexpected {}", stop.source()))),
             }
         }
@@ -233,24 +243,19 @@ impl Parser<'_> {
             }
             _ => {}
         }
-        let tree = Tree {
-            name: name.clone(),
-            parse_name: self.name.clone(),
-            text: Arc::clone(self.text),
-            body,
-            empty,
-        };
+        let tree =
+            Tree { name: name.clone(), parse_name: self.name.clone(), text: self.text.clone(), body, empty };
         self.trees.insert(name, Arc::new(tree));
         Ok(())
     }
 
     fn items(&mut self) -> Parse<(Body, Stop)> {
         self.descend(|parser| {
-            let mut body = Vec::new();
+            let first = parser.nodes.len();
             while parser.peek_non_space().kind != Kind::Eof {
                 match parser.text_or_action()? {
-                    Item::Node(node) => body.push(node),
-                    Item::Stop(stop) => return Ok((body, stop)),
+                    Item::Node(node) => parser.nodes.push(node),
+                    Item::Stop(stop) => return Ok((parser.nodes.drain(first..).collect(), stop)),
                 }
             }
             Err(parser.error("unexpected EOF"))
@@ -336,10 +341,10 @@ impl Parser<'_> {
                 let word = parser.peek().kind;
                 otherwise = Some(if context == "if" && word == Kind::If {
                     parser.next();
-                    vec![Node::If(parser.branch("if")?)]
+                    Box::new([Node::If(parser.branch("if")?)])
                 } else if context == "with" && word == Kind::With {
                     parser.next();
-                    vec![Node::With(parser.branch("with")?)]
+                    Box::new([Node::With(parser.branch("with")?)])
                 } else {
                     let (body, stop) = parser.items()?;
                     if !matches!(stop, Stop::End) {
@@ -379,15 +384,17 @@ impl Parser<'_> {
         if !matches!(token.kind, Kind::String | Kind::RawString) {
             return Err(self.unexpected(token, context));
         }
-        unquote(self.lexer.bytes(token)).map(Str::from).ok_or_else(|| self.error("invalid syntax"))
+        unquote(self.lexer.bytes(token))
+            .map(|name| Str::from(&*name))
+            .ok_or_else(|| self.error("invalid syntax"))
     }
 
     // Pipelines.
 
     fn pipeline(&mut self, context: &'static str, end: Kind) -> Parse<Pipe> {
         let first = self.peek_non_space();
-        let mut pipe =
-            Pipe { pos: pos(first.start), assign: false, declarations: Vec::new(), commands: Vec::new() };
+        let first_command = self.commands.len();
+        let (mut assign, mut declarations) = (false, Vec::new());
         loop {
             let variable = self.peek_non_space();
             if variable.kind != Kind::Variable {
@@ -400,14 +407,14 @@ impl Parser<'_> {
             let next = self.peek_non_space();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
-                    pipe.assign = next.kind == Kind::Assign;
+                    assign = next.kind == Kind::Assign;
                     self.next_non_space();
-                    self.declare(&mut pipe, variable);
+                    declarations.push(self.declare(variable));
                 }
                 Kind::Char if self.lexer.bytes(next) == b"," => {
                     self.next_non_space();
-                    self.declare(&mut pipe, variable);
-                    if context == "range" && pipe.declarations.len() < 2 {
+                    declarations.push(self.declare(variable));
+                    if context == "range" && declarations.len() < 2 {
                         match self.peek_non_space().kind {
                             Kind::Variable | Kind::RightDelim | Kind::RightParen => continue,
                             _ => return Err(self.error("range can only initialize variables")),
@@ -431,6 +438,9 @@ impl Parser<'_> {
             let token = self.next_non_space();
             match token.kind {
                 kind if kind == end => {
+                    let commands = self.commands.drain(first_command..).collect();
+                    let pipe =
+                        Pipe { pos: pos(first.start), assign, declarations: declarations.into(), commands };
                     self.check_pipeline(&pipe, context)?;
                     return Ok(pipe);
                 }
@@ -447,27 +457,27 @@ impl Parser<'_> {
                 | Kind::Variable
                 | Kind::LeftParen => {
                     self.backup();
-                    pipe.commands.push(self.command()?);
+                    let command = self.command()?;
+                    self.commands.push(command);
                 }
                 _ => return Err(self.unexpected(token, context)),
             }
         }
     }
 
-    fn declare(&mut self, pipe: &mut Pipe, token: Token) {
-        let name = Str::from(self.lexer.bytes(token));
-        let id = self.variable_id(&name);
+    fn declare(&mut self, token: Token) -> Variable {
+        let name = self.lexer.bytes(token);
+        let (name, id) = match self.variable_ids.get_key_value(name) {
+            Some((name, id)) => (name.clone(), *id),
+            None => {
+                let id = u32::try_from(self.variable_ids.len()).unwrap_or(u32::MAX);
+                let name = Str::from(name);
+                self.variable_ids.insert(name.clone(), id);
+                (name, id)
+            }
+        };
         self.variables.push(id);
-        pipe.declarations.push(Variable { id, name });
-    }
-
-    fn variable_id(&mut self, name: &Str) -> u32 {
-        if let Some(id) = self.variable_ids.get(name) {
-            return *id;
-        }
-        let id = u32::try_from(self.variable_ids.len()).unwrap_or(u32::MAX);
-        self.variable_ids.insert(name.clone(), id);
-        id
+        Variable { id, name }
     }
 
     fn check_pipeline(&self, pipe: &Pipe, context: &str) -> Parse<()> {
@@ -493,11 +503,11 @@ impl Parser<'_> {
 
     fn command(&mut self) -> Parse<Command> {
         self.peek_non_space();
-        let mut args = Vec::new();
+        let first = self.operands.len();
         loop {
             self.peek_non_space();
             if let Some(operand) = self.operand()? {
-                args.push(operand);
+                self.operands.push(operand);
             }
             let token = self.next();
             match token.kind {
@@ -510,6 +520,7 @@ impl Parser<'_> {
                 _ => return Err(self.unexpected(token, "operand")),
             }
         }
+        let args: Box<[Expr]> = self.operands.drain(first..).collect();
         if args.is_empty() {
             return Err(self.error("empty command"));
         }
@@ -537,7 +548,7 @@ impl Parser<'_> {
             | ExprKind::Number(_)
             | ExprKind::Nil
             | ExprKind::Dot => {
-                let quoted = quote(term.source().as_bytes());
+                let quoted = quote(term.source(self.text).as_bytes());
                 return Err(
                     self.error(format!("unexpected . after term {}", String::from_utf8_lossy(&quoted)))
                 );
@@ -547,8 +558,8 @@ impl Parser<'_> {
         Ok(Some(Expr { pos: at, kind }))
     }
 
-    fn field_name(&self, token: Token) -> Str {
-        Str::from(self.lexer.bytes(token).get(1..).unwrap_or_default())
+    fn field_name(&mut self, token: Token) -> Str {
+        self.known.share(self.lexer.bytes(token).get(1..).unwrap_or_default())
     }
 
     fn term(&mut self) -> Parse<Option<Expr>> {
@@ -557,20 +568,19 @@ impl Parser<'_> {
         let kind = match token.kind {
             Kind::Identifier => {
                 let target = self.resolve(bytes)?;
-                ExprKind::Function { name: bytes.into(), target }
+                ExprKind::Function(target)
             }
             Kind::Dot => ExprKind::Dot,
             Kind::Nil => ExprKind::Nil,
             Kind::Variable => {
-                let name = Str::from(bytes);
-                let id = self.variable_ids.get(&name).copied().filter(|id| self.variables.contains(id));
-                let Some(id) = id else {
+                let known = self.variable_ids.get_key_value(bytes);
+                let Some((name, id)) = known.filter(|(_, id)| self.variables.contains(id)) else {
                     let quoted = quote(bytes);
                     return Err(
                         self.error(format!("undefined variable {}", String::from_utf8_lossy(&quoted)))
                     );
                 };
-                ExprKind::Variable { id, name, fields: Box::new([]) }
+                ExprKind::Variable { id: *id, name: name.clone(), fields: Box::new([]) }
             }
             Kind::Field => ExprKind::Field(Box::new([self.field_name(token)])),
             Kind::Bool => ExprKind::Bool(bytes == b"true"),
@@ -586,7 +596,7 @@ impl Parser<'_> {
             }
             Kind::String | Kind::RawString => {
                 let text = unquote(bytes).ok_or_else(|| self.error("invalid syntax"))?;
-                ExprKind::String { quoted: bytes.into(), text: text.into() }
+                ExprKind::String { width: pos(bytes.len()), text: self.known.share(&text) }
             }
             _ => {
                 self.backup();

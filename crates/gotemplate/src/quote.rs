@@ -1,5 +1,7 @@
 //! Go's quoted strings: `strconv.Quote` and its kin.
 
+use std::borrow::Cow;
+
 use crate::rune::{RUNE_ERROR, decode_rune, is_print, push_rune};
 
 /// `strconv.Quote`: a Go literal in double quotes.
@@ -89,13 +91,19 @@ pub(crate) fn can_backquote(text: &[u8]) -> bool {
 
 /// `strconv.Unquote` of a literal in double or back quotes, marks included. `None` is Go's
 /// `invalid syntax`.
-pub(crate) fn unquote(literal: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     let (mark, inner) = match literal {
         [first, inner @ .., last] if first == last => (*first, inner),
         _ => return None,
     };
     if mark == b'`' {
+        if memchr::memchr(b'\r', inner).is_none() {
+            return Some(inner.into());
+        }
         return Some(inner.iter().copied().filter(|b| *b != b'\r').collect());
+    }
+    if memchr::memchr3(b'\\', b'\n', mark, inner).is_none() {
+        return Some(inner.into());
     }
     let mut out = Vec::with_capacity(inner.len());
     let mut rest = inner;
@@ -107,7 +115,7 @@ pub(crate) fn unquote(literal: &[u8]) -> Option<Vec<u8>> {
         }
         rest = tail;
     }
-    Some(out)
+    Some(out.into())
 }
 
 /// `strconv.Unquote` of a character constant: the rune's number.
@@ -200,9 +208,12 @@ mod tests {
 
     #[test]
     fn unquoting_reverses_quoting_and_refuses_the_rest() {
-        assert_eq!(unquote(br#""a\tb\x41\u00e9\101""#).unwrap(), "a\tbAéA".as_bytes());
-        assert_eq!(unquote(b"`a\\n\r`").unwrap(), b"a\\n");
-        for bad in [&br#""\q""#[..], br#""\'""#, br#""\ud800""#, br#""\400""#, br#"""#] {
+        assert_eq!(*unquote(br#""a\tb\x41\u00e9\101""#).unwrap(), *"a\tbAéA".as_bytes());
+        assert_eq!(*unquote(b"`a\\n\r`").unwrap(), *b"a\\n");
+        assert_eq!(*unquote(b"\"\xffa'b`\"").unwrap(), *b"\xffa'b`");
+        for bad in
+            [&br#""\q""#[..], br#""\'""#, br#""\ud800""#, br#""\400""#, br#"""#, b"\"\n\"", br#""a"b""#]
+        {
             assert_eq!(unquote(bad), None, "{}", String::from_utf8_lossy(bad));
         }
         assert_eq!(unquote_char(br"'\''"), Ok(39));

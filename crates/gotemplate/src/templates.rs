@@ -15,7 +15,7 @@ pub(crate) struct Tree {
     pub(crate) name: Str,
     /// The name of the text it stands in.
     pub(crate) parse_name: Str,
-    pub(crate) text: Arc<[u8]>,
+    pub(crate) text: Str,
     pub(crate) body: ast::Body,
     /// Whether there is only space in it.
     pub(crate) empty: bool,
@@ -47,9 +47,13 @@ impl Parsed {
 ///
 /// # Errors
 /// Go's text with the line.
-pub fn parse(name: impl Into<Str>, text: &[u8], functions: &Functions) -> Result<Parsed, ParseError> {
+pub fn parse(
+    name: impl Into<Str>,
+    text: impl Into<Str>,
+    functions: &Functions,
+) -> Result<Parsed, ParseError> {
     let name: Str = name.into();
-    let trees = parse_trees(&name, &Arc::from(text), functions)?;
+    let trees = parse_trees(&name, &text.into(), functions)?;
     Ok(Parsed { name, trees: Arc::new(trees) })
 }
 

@@ -73,6 +73,12 @@ impl From<Vec<u8>> for Str {
     }
 }
 
+impl From<&Self> for Str {
+    fn from(text: &Self) -> Self {
+        text.clone()
+    }
+}
+
 impl From<Arc<[u8]>> for Str {
     fn from(bytes: Arc<[u8]>) -> Self {
         Self(bytes)

@@ -65,7 +65,7 @@ fn each_limit_ends_a_run_with_its_own_error() {
     assert_eq!(reached(&blocks, limits), Some(Limit::Blocks));
     let endless = || true;
     let mut templates = Templates::new();
-    templates.add(&parse("main", b"{{ range 100000 }}{{ end }}", &functions()).unwrap());
+    templates.add(&parse("main", "{{ range 100000 }}{{ end }}", &functions()).unwrap());
     let late = Session::new().with_deadline(&endless).execute(&templates, b"main", &Value::Nil);
     assert_eq!(late.unwrap_err().reached_limit(), Some(Limit::Deadline));
 }

@@ -57,6 +57,7 @@ pub fn read(archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
     let mut tar = tar::Archive::new(flate2::read::MultiGzDecoder::new(archive).take(limit));
     let mut files = Vec::new();
     let mut left = MAX_ARCHIVE;
+    let mut data = Vec::new();
     for entry in tar.entries().map_err(ArchiveError::Read)? {
         let mut entry = entry.map_err(ArchiveError::Read)?;
         let kind = entry.header().entry_type();
@@ -79,20 +80,20 @@ pub fn read(archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
         if files.len() >= MAX_FILES {
             return Err(ArchiveError::TooMany);
         }
-        let mut data = Vec::new();
+        data.clear();
         entry.read_to_end(&mut data).map_err(ArchiveError::Read)?;
         left -= size;
         if left == 0 {
             return Err(ArchiveError::TooLarge);
         }
-        files.push(File { name, data: Str::from(without_mark(&data)) });
+        files.push(File { name, data: without_mark(Str::from(data.as_slice())) });
     }
     if files.is_empty() { Err(ArchiveError::Empty) } else { Ok(files) }
 }
 
 /// Without the byte order mark.
-pub(crate) fn without_mark(data: &[u8]) -> &[u8] {
-    data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
+pub(crate) fn without_mark(data: Str) -> Str {
+    data.strip_prefix(b"\xef\xbb\xbf").map(Str::from).unwrap_or(data)
 }
 
 fn inner_name(path: &str) -> Result<String, ArchiveError> {

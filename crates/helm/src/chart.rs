@@ -129,7 +129,7 @@ impl Chart {
     /// # Errors
     ///
     /// When they are no chart, or one of its subcharts is none.
-    pub fn load<D: AsRef<[u8]>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Self, LoadError> {
+    pub fn load<D: Into<Str>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Self, LoadError> {
         Self::load_for(files, HelmVersion::default())
     }
 
@@ -138,7 +138,7 @@ impl Chart {
     /// # Errors
     ///
     /// As for [`Chart::load`].
-    pub fn load_for<D: AsRef<[u8]>>(
+    pub fn load_for<D: Into<Str>>(
         files: impl IntoIterator<Item = (String, D)>,
         helm: HelmVersion,
     ) -> Result<Self, LoadError> {
@@ -146,28 +146,27 @@ impl Chart {
     }
 
     /// A chart whatever its `apiVersion`, as Helm's linter loads it.
-    pub(crate) fn load_any_version<D: AsRef<[u8]>>(
+    pub(crate) fn load_any_version<D: Into<Str>>(
         files: impl IntoIterator<Item = (String, D)>,
     ) -> Result<Self, LoadError> {
         Self::from_files(Self::kept(files)?, 1, HelmVersion::V4)
     }
 
     /// The files of a folder that .helmignore leaves, in order.
-    fn kept<D: AsRef<[u8]>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Vec<File>, LoadError> {
-        let files: Vec<(String, D)> = files.into_iter().collect();
-        let rules = files.iter().find(|(name, _)| name == ".helmignore").map(|(_, data)| data.as_ref());
+    fn kept<D: Into<Str>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Vec<File>, LoadError> {
+        let files: Vec<(String, Str)> = files.into_iter().map(|(name, data)| (name, data.into())).collect();
+        let rules = files.iter().find(|(name, _)| name == ".helmignore").map(|(_, data)| data.as_bytes());
         let rules = IgnoreRules::parse(rules)?;
         let mut kept = Vec::with_capacity(files.len());
         for (name, data) in files {
             if rules.ignores(&name) {
                 continue;
             }
-            let data = data.as_ref();
             if data.len() as u64 > archive::MAX_FILE {
                 let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
                 return Err(LoadError::FileTooLarge(name));
             }
-            kept.push(File { name, data: Str::from(without_mark(data)) });
+            kept.push(File { name, data: without_mark(data) });
         }
         // The order of a walk through the folders.
         kept.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));

@@ -41,9 +41,14 @@ pub(crate) fn coalesce_values(node: &Node<'_>, values: &Map, nulls: Nulls) -> Re
 }
 
 pub(crate) fn deep_copy(map: &Map, watch: &Watch<'_>) -> Map {
-    let map = map.borrow();
-    let entries = map.iter().take_while(|_| !watch.turn());
-    entries.map(|(key, value)| (key.clone(), deep_copy_value(value, watch))).collect()
+    // A copy of the whole is quicker than building it anew.
+    let mut entries = map.borrow().clone();
+    for value in entries.values_mut().take_while(|_| !watch.turn()) {
+        if matches!(value, Value::Map(_) | Value::List(_)) {
+            *value = deep_copy_value(value, watch);
+        }
+    }
+    Map::new(entries)
 }
 
 fn deep_copy_value(value: &Value, watch: &Watch<'_>) -> Value {

@@ -1,6 +1,6 @@
 //! .helmignore.
 
-use crate::path_match::{BadPattern, path_match};
+use crate::path_match::{BadPattern, Pattern, path_match};
 
 /// Why .helmignore cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +25,8 @@ pub struct IgnoreRules(Vec<Rule>);
 
 #[derive(Debug, Clone)]
 struct Rule {
-    pattern: String,
+    /// None matches nothing: Helm tries the line, not what is left of it here.
+    pattern: Option<Pattern>,
     negated: bool,
     folders_only: bool,
     /// Matched against the last part of the path only.
@@ -82,11 +83,12 @@ impl Rule {
         let (folders_only, rest) = rest.strip_suffix('/').map_or((false, rest), |rest| (true, rest));
         let (rooted, pattern) = rest.strip_prefix('/').map_or((false, rest), |rest| (true, rest));
         let name_only = !rooted && !pattern.contains('/');
-        Ok(Some(Self { pattern: pattern.to_owned(), negated, folders_only, name_only }))
+        let pattern = Pattern::parse(pattern).ok();
+        Ok(Some(Self { pattern, negated, folders_only, name_only }))
     }
 
     fn matches(&self, path: &str) -> bool {
         let path = if self.name_only { path.rsplit('/').next().unwrap_or(path) } else { path };
-        path_match(&self.pattern, path).unwrap_or(false)
+        self.pattern.as_ref().is_some_and(|pattern| pattern.matches(path))
     }
 }

@@ -41,7 +41,7 @@ pub use archive::{ArchiveError, read as read_archive};
 pub use capabilities::{Capabilities, KubeVersion, KubeVersionError};
 pub use chart::{Chart, File, LoadError};
 pub use coalesce::TypeMismatch;
-pub use convoy_gotemplate::{Limit, Limits};
+pub use convoy_gotemplate::{Limit, Limits, Str};
 pub use functions::{Entropy, Environment};
 pub use ignore::{IgnoreError, IgnoreRules};
 pub use lint::{LintChart, LintMessage, LintOptions, Severity, lint};

@@ -8,12 +8,35 @@ pub(crate) struct BadPattern;
 /// Whether the whole name matches: `*` and `?` do not match a slash, `[a-z]` and `[^a-z]` match one character,
 /// a backslash takes the next character as it is.
 pub(crate) fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
-    let items = parse(pattern)?;
-    let name: Vec<char> = name.chars().collect();
-    Ok(matches(&items, &name))
+    Ok(Pattern::parse(pattern)?.matches(name))
 }
 
-enum Item {
+/// A pattern that was read.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    /// It matches only itself.
+    Literal(String),
+    Items(Vec<Item>),
+}
+
+impl Pattern {
+    pub(crate) fn parse(pattern: &str) -> Result<Self, BadPattern> {
+        if !pattern.contains(['*', '?', '[', '\\']) {
+            return Ok(Self::Literal(pattern.to_owned()));
+        }
+        parse(pattern).map(Self::Items)
+    }
+
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Literal(literal) => literal == name,
+            Self::Items(items) => matches(items, name),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
     Char(char),
     Any,
     Many,
@@ -58,32 +81,32 @@ fn class_char(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<ch
 }
 
 /// Greedy with one place to go back to: the last `*`. Linear in pattern times name.
-fn matches(items: &[Item], name: &[char]) -> bool {
-    let (mut i, mut n) = (0, 0);
-    let mut back: Option<(usize, usize)> = None;
+fn matches(items: &[Item], name: &str) -> bool {
+    let mut i = 0;
+    let mut rest = name.chars();
+    let mut back: Option<(usize, std::str::Chars<'_>)> = None;
     loop {
-        match (items.get(i), name.get(n)) {
+        let mut after = rest.clone();
+        match (items.get(i), after.next()) {
             (Some(Item::Many), _) => {
-                back = Some((i, n));
+                back = Some((i, rest.clone()));
                 i += 1;
                 continue;
             }
-            (Some(item), Some(&c)) if item.takes(c) => {
+            (Some(item), Some(c)) if item.takes(c) => {
                 i += 1;
-                n += 1;
+                rest = after;
                 continue;
             }
             (None, None) => return true,
             _ => {}
         }
-        match back {
-            Some((star, from)) if name.get(from).is_some_and(|c| *c != '/') => {
-                back = Some((star, from + 1));
-                i = star + 1;
-                n = from + 1;
-            }
-            _ => return false,
+        let Some((star, from)) = &mut back else { return false };
+        if from.next().is_none_or(|c| c == '/') {
+            return false;
         }
+        i = *star + 1;
+        rest = from.clone();
     }
 }
 

@@ -252,6 +252,9 @@ pub fn is_compatible(constraint: &str, version: &str) -> bool {
 /// `1.2 - 3.4` is `>= 1.2, <= 3.4`.
 fn rewrite_ranges(text: &str) -> String {
     let mut rewritten = text.to_owned();
+    if !text.as_bytes().windows(2).any(|pair| matches!(pair, [space, b'-'] if is_space(*space))) {
+        return rewritten;
+    }
     let Some(range) = RANGE.as_ref() else { return rewritten };
     for found in range.captures_iter(text) {
         let part = |i| found.get(i).map_or("", |part| part.as_str());
@@ -260,8 +263,78 @@ fn rewrite_ranges(text: &str) -> String {
     rewritten
 }
 
+/// The parts of one condition, as they are written.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts<'t> {
+    operator: &'t str,
+    version: &'t str,
+    /// Major, minor and patch; the last two with the dot before them.
+    numbers: [&'t str; 3],
+    /// With the hyphen.
+    prerelease: &'t str,
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ')
+}
+
+impl<'t> Parts<'t> {
+    /// What most constraints are: one condition on plain numbers. `None` leaves the text to the patterns, which take a
+    /// millisecond to compile.
+    fn plain(text: &'t str) -> Option<Self> {
+        let text = text.trim_matches(|c| u8::try_from(c).is_ok_and(is_space));
+        let operator = text.find(|c: char| !matches!(c, '=' | '!' | '<' | '>' | '~' | '^'))?;
+        let (operator, version) = text.split_at(operator);
+        if !matches!(operator, "" | "=" | "!=" | ">" | "<" | ">=" | "=>" | "<=" | "=<" | "~" | "~>" | "^") {
+            return None;
+        }
+        let version = version.trim_start_matches(|c| u8::try_from(c).is_ok_and(is_space));
+        let (core, prerelease) = match version.find('-') {
+            Some(at) => version.split_at(at),
+            None => (version, ""),
+        };
+        if !prerelease.is_empty() {
+            let words = prerelease.strip_prefix('-')?.split('.');
+            let is_word = |word: &str| {
+                !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            };
+            words.into_iter().all(is_word).then_some(())?;
+        }
+        let mut rest = core.strip_prefix('v').unwrap_or(core);
+        let mut numbers = [""; 3];
+        for (at, number) in numbers.iter_mut().enumerate() {
+            let dot = usize::from(at > 0 && rest.starts_with('.'));
+            if at > 0 && dot == 0 {
+                break;
+            }
+            let digits = rest.bytes().skip(dot).take_while(u8::is_ascii_digit).count();
+            if digits == 0 {
+                return None;
+            }
+            (*number, rest) = rest.split_at(dot + digits);
+        }
+        rest.is_empty().then_some(Self { operator, version, numbers, prerelease })
+    }
+
+    fn by_pattern(text: &'t str) -> Option<Self> {
+        let found = CONDITION.as_ref()?.captures(text)?;
+        let part = |i| found.get(i).map_or("", |part| part.as_str());
+        Some(Self {
+            operator: part(1),
+            version: part(2),
+            numbers: [part(3), part(4), part(5)],
+            prerelease: part(6),
+        })
+    }
+}
+
 impl Group {
     fn parse(text: &str) -> Result<Self, SemverError> {
+        if let Some(parts) = Parts::plain(text) {
+            let condition = Condition::new(&parts)?;
+            let prereleases = !condition.version.prerelease.is_empty();
+            return Ok(Self { conditions: vec![condition], prereleases });
+        }
         if !VALID.as_ref().is_some_and(|valid| valid.is_match(text)) {
             return Err(SemverError::Constraint(text.to_owned()));
         }
@@ -277,14 +350,15 @@ impl Group {
 
 impl Condition {
     fn parse(text: &str) -> Result<Self, SemverError> {
-        let Some(found) = CONDITION.as_ref().and_then(|condition| condition.captures(text)) else {
-            return Err(SemverError::Constraint(text.to_owned()));
-        };
-        let part = |i| found.get(i).map_or("", |part| part.as_str());
+        let parts = Parts::by_pattern(text).ok_or_else(|| SemverError::Constraint(text.to_owned()))?;
+        Self::new(&parts)
+    }
+
+    fn new(parts: &Parts<'_>) -> Result<Self, SemverError> {
         let open = |part: &str| matches!(part.strip_prefix('.').unwrap_or(part), "" | "x" | "X" | "*");
-        let (major, minor, patch, prerelease) = (part(3), part(4), part(5), part(6));
+        let Parts { operator, version, numbers: [major, minor, patch], prerelease } = *parts;
         let mut condition = Self {
-            operator: Operator::parse(part(1)),
+            operator: Operator::parse(operator),
             version: Version::default(),
             dirty: true,
             minor_dirty: false,
@@ -300,7 +374,7 @@ impl Condition {
             format!("{major}{minor}.0{prerelease}")
         } else {
             condition.dirty = false;
-            part(2).to_owned()
+            version.to_owned()
         };
         condition.version = Version::parse(&version).map_err(|_| SemverError::ConstraintVersion)?;
         Ok(condition)
@@ -412,6 +486,46 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_conditions_are_what_the_patterns_make_of_them() {
+        let operators =
+            ["", "=", "!=", ">", "<", ">=", "=>", "<=", "=<", "~", "~>", "^", "==", "=!", "v", "< ="];
+        let versions = [
+            "1",
+            "v1.2",
+            "1.2.3",
+            "01.2.3",
+            "1.2.3.4",
+            "1.x",
+            "1.2-a",
+            "1.2.3-a.b-0",
+            "1.2.3-",
+            "1.2.3-a..b",
+            "1.",
+            ".1",
+            "",
+            "-1",
+            "1.2.3+m",
+            "1-2 ",
+        ];
+        for operator in operators {
+            for version in versions {
+                for text in [format!("{operator}{version}"), format!("  {operator}\t {version}\n")] {
+                    let Some(plain) = Parts::plain(&text) else { continue };
+                    assert!(VALID.as_ref().unwrap().is_match(&text), "{text:?}");
+                    let found: Vec<_> = FIND.as_ref().unwrap().find_iter(&text).collect();
+                    assert_eq!(found.len(), 1, "{text:?}");
+                    assert_eq!(Parts::by_pattern(found[0].as_str()), Some(plain), "{text:?}");
+                }
+            }
+        }
+        assert!(
+            Parts::plain(">=1.23.0-0").is_some()
+                && Parts::plain("1.x").is_none()
+                && Parts::plain("1 - 2").is_none()
+        );
+    }
 
     /// Answers of `Masterminds/semver` v3.5.0.
     #[test]

@@ -11,6 +11,7 @@ use crate::strvals::{Mode, SetError, set};
 use crate::values::{Data, Values, ValuesError, lay_over, read_values};
 use crate::version::HelmVersion;
 use convoy_gotemplate::{Session, Templates, Value, parse};
+use std::borrow::Borrow;
 
 /// The flags of `helm template` that change what it prints.
 #[derive(Clone, Debug, Default)]
@@ -247,17 +248,17 @@ impl TemplateFlags {
     }
 }
 
-/// What `helm template NAME CHART` prints. `load` is asked for the chart once the values are read, so that
-/// errors come in Helm's order.
+/// What `helm template NAME CHART` prints. `load` is asked for the chart, or for what holds it, once the values are
+/// read, so that errors come in Helm's order.
 ///
 /// # Errors
 ///
 /// In Helm's words.
-pub fn template(
+pub fn template<C: Borrow<Chart>>(
     name: &str,
     flags: &TemplateFlags,
     read_file: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
-    load: impl FnOnce() -> Result<Chart, LoadError>,
+    load: impl FnOnce() -> Result<C, LoadError>,
     environment: &mut Environment,
 ) -> Result<Vec<u8>, TemplateError> {
     let rendered = template_rendered(name, flags, read_file, load, environment)?;
@@ -270,17 +271,18 @@ pub fn template(
 /// # Errors
 ///
 /// As for [`template`].
-pub fn template_rendered(
+pub fn template_rendered<C: Borrow<Chart>>(
     name: &str,
     flags: &TemplateFlags,
     read_file: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
-    load: impl FnOnce() -> Result<Chart, LoadError>,
+    load: impl FnOnce() -> Result<C, LoadError>,
     environment: &mut Environment,
 ) -> Result<Rendered, TemplateError> {
     let capabilities = flags.capabilities()?;
     let values = flags.merge_values(read_file)?;
     let chart = load()?;
-    check_installable(&chart)?;
+    let chart = chart.borrow();
+    check_installable(chart)?;
     check_name(name, flags.helm)?;
     let release = ReleaseOptions {
         name: name.to_owned(),
@@ -289,7 +291,7 @@ pub fn template_rendered(
         skip_schema: flags.skip_schema_validation,
         ..ReleaseOptions::default()
     };
-    Ok(render(&chart, &values, &release, &capabilities, environment)?)
+    Ok(render(chart, &values, &release, &capabilities, environment)?)
 }
 
 /// What `helm template --output-dir` writes: the path below the folder and what is added to the file, in order.

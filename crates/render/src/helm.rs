@@ -37,6 +37,7 @@ pub(crate) fn render(
         let files = folder.files().map(|(path, content)| (path.to_owned(), content.clone()));
         let files: Vec<_> = files.chain(local).collect();
         let bytes = files.iter().map(|(path, content)| path.len() + content.len()).sum();
+        let files = files.iter().map(|(path, content)| (path.clone(), &**content));
         let chart = Chart::load_for(files, helm).map_err(|error| failed(&error.helm_text()))?;
         Ok::<_, RenderError>((chart, bytes))
     };

@@ -74,7 +74,7 @@ impl Loaded {
 }
 
 fn load(files: &[(String, Vec<u8>)], helm: HelmVersion) -> Result<Chart, LoadError> {
-    Chart::load_for(files.iter().map(|(name, data)| (name.clone(), data)), helm)
+    Chart::load_for(files.iter().map(|(name, data)| (name.clone(), data.as_slice())), helm)
 }
 
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) {

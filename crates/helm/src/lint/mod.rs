@@ -13,7 +13,7 @@ use crate::capabilities::KubeVersion;
 use crate::chart::{Chart, LoadError};
 use crate::functions::Environment;
 use crate::values::Values;
-use convoy_gotemplate::Limits;
+use convoy_gotemplate::{Limits, Str};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct LintChart {
     /// The folder, which messages about dependencies begin with.
     pub folder: String,
     /// Its files: path from the folder, with slashes, and content.
-    pub files: Vec<(String, Vec<u8>)>,
+    pub files: Vec<(String, Str)>,
     /// The folders in it, also empty ones.
     pub folders: BTreeSet<String>,
 }
@@ -109,7 +109,7 @@ pub fn lint(chart: &LintChart, options: &LintOptions, environment: &mut Environm
 
 impl LintChart {
     fn file(&self, name: &str) -> Option<&[u8]> {
-        self.files.iter().find(|(file, _)| file == name).map(|(_, content)| content.as_slice())
+        self.files.iter().find(|(file, _)| file == name).map(|(_, content)| content.as_bytes())
     }
 
     fn load(&self) -> Result<Chart, LoadError> {
