@@ -528,12 +528,8 @@ impl Releases {
         let found_nothing = is_unchanged
             && drift_action == DriftAction::Nothing
             && matches!(&reached, Reached::Applied { bundle, gate: HealthGate::Open, .. } if bundle.trouble.is_none());
-        if let (true, Some(noted)) = (found_nothing, pursuit.noted.clone()) {
-            match told {
-                Told::Nothing => self.came_to_rest(look, noted, None),
-                Told::OfALook { version } => self.came_to_rest(look, noted, Some(version)),
-                Told::News => {}
-            }
+        if let (true, Some(noted)) = (found_nothing && told == Told::Nothing, pursuit.noted.clone()) {
+            self.came_to_rest(look, noted);
         }
         let next = at_the_latest(next, self.until_look_is_due(look));
         Ok(if waits { at_the_latest(next, WAIT) } else { next })

@@ -174,10 +174,7 @@ impl Releases {
         }
         let written = self.host.writer.apply_status::<Release>(&**ownership, key, look.uid(), &fields).await;
         let version = written?;
-        self.remember(look, |memory| memory.status = Some(Box::new((version.clone(), new.clone()))));
-        if status::tells_of_a_look_alone(&old, &new) {
-            return Ok(Told::OfALook { version });
-        }
+        self.remember(look, |memory| memory.status = Some(Box::new((version, new.clone()))));
         if let (_, Some(refused)) = failure::renewed(release, &old) {
             let event = (EventKind::Warning, reason::ROLLBACK_FAILED, refused.as_str());
             self.host.writer.event(&**ownership, release, event, now).await;
@@ -198,13 +195,9 @@ impl Releases {
 }
 
 /// What a look wrote to the status.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Nothing,
-    /// Only who looked, and when. The Release got this resourceVersion.
-    OfALook {
-        version: String,
-    },
     News,
 }
 

@@ -23,7 +23,7 @@ use crate::targets::Connected;
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     /// The Release's resourceVersion: its spec, its annotations and all that its status says.
-    pub(crate) version: String,
+    version: String,
     /// Of what the other parts are.
     digest: [u8; 32],
     /// What the target serves: the very thing, which is replaced when it changes.
@@ -172,18 +172,14 @@ impl Releases {
         }
     }
 
-    /// Takes note that a whole look found nothing to do. `told` is the resourceVersion that the Release got when the look
-    /// told in its status of itself, and of nothing else.
-    pub(super) fn came_to_rest(&self, look: Look<'_>, noted: Noted, told: Option<String>) {
+    /// Takes note that a whole look found nothing to do, and nothing to say. After one that said something the Release is another,
+    /// which may ask for more: whatever was written to it meanwhile is in the resourceVersion that the write got.
+    pub(super) fn came_to_rest(&self, look: Look<'_>, noted: Noted) {
         let Noted { basis, is_quiet } = noted;
         if !is_quiet || self.has_unanswered(&InventoryId::of(look.release, &look.release.shard_key())) {
             return;
         }
-        let rest = match told {
-            Some(version) => Basis { version, ..basis },
-            None => basis,
-        };
-        self.remember(look, |memory| memory.rest = Some(rest));
+        self.remember(look, |memory| memory.rest = Some(basis));
     }
 
     /// Whether what an inventory lists is to be looked for again because of requests that were not answered.

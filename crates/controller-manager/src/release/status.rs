@@ -16,7 +16,7 @@ use crate::sources::Unresolved;
 
 mod fields;
 
-pub(crate) use fields::{is_shown_older, known, owned, tells_of_a_look_alone};
+pub(crate) use fields::{is_shown_older, known, owned};
 
 /// The longest notes of a chart that a status holds, in bytes; the bundle holds them whole.
 const LONGEST_NOTES: usize = 16 * 1024;

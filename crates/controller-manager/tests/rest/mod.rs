@@ -30,6 +30,8 @@ pub(crate) struct Server {
     version: u64,
     /// The target's objects by their paths.
     target: BTreeMap<String, Value>,
+    /// What somebody changes of the Release right before its next status is stored.
+    meanwhile: Option<fn(&mut Value)>,
     /// Which object was written for the Release of which uid, one after the other.
     writes: Vec<(String, String)>,
 }
@@ -49,6 +51,9 @@ impl Server {
             Method::PATCH if at != path => {
                 if !self.objects.contains_key(&at) {
                     return (StatusCode::NOT_FOUND, Value::Null);
+                }
+                if let Some(change) = self.meanwhile.take() {
+                    self.change(&at, change);
                 }
                 self.change(&at, |object| {
                     let theirs = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -256,6 +261,11 @@ impl World {
         if let Some(at) = at {
             server.change(&at, change);
         }
+    }
+
+    /// Somebody changes the Release right before its next status is stored.
+    pub(crate) fn meanwhile(&self, change: fn(&mut Value)) {
+        self.server.lock().meanwhile = Some(change);
     }
 
     pub(crate) fn release(&self) -> Value {

@@ -32,11 +32,6 @@ pub(crate) fn owned(status: &ReleaseStatus) -> Map<String, Value> {
     }
 }
 
-/// Whether a status says nothing new but who looked, and when.
-pub(crate) fn tells_of_a_look_alone(old: &ReleaseStatus, new: &ReleaseStatus) -> bool {
-    owned(&ReleaseStatus { controller: old.controller.clone(), ..new.clone() }) == owned(old)
-}
-
 /// The status of a Release: as the store shows it, or, while that is older, as this process wrote it last
 /// (with the resourceVersion that the write got) with the observer's fields of the store.
 pub(crate) fn known(release: &Release, written: Option<&(String, ReleaseStatus)>) -> ReleaseStatus {
