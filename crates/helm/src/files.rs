@@ -5,7 +5,7 @@ use crate::chart::File;
 use crate::glob::Glob;
 use crate::version::HelmVersion;
 use convoy_gotemplate::{Call, Elem, FuncError, Kind, List, Object, Signature, Str, Type, Value};
-use convoy_yaml::{Emitter, natural_order};
+use convoy_yaml::{Emitter, sort_naturally};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -65,8 +65,7 @@ impl Files {
             let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
             entries.insert(name, content(data));
         }
-        let mut entries: Vec<_> = entries.into_iter().collect();
-        entries.sort_by(|(a, _), (b, _)| natural_order(a, b));
+        let entries = sort_naturally(entries.into_iter().collect(), |(name, _): &(String, String)| name);
         let mut emitter = Emitter::new();
         emitter.mapping(entries.is_empty());
         for (name, text) in &entries {

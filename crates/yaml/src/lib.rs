@@ -40,7 +40,7 @@ pub use documents::{SeparatorError, documents};
 pub use emit::Emitter;
 pub use error::{DuplicateKey, Error};
 pub use number::format_g;
-pub use order::natural_order;
+pub use order::{natural_order, sort_naturally};
 pub use write::{WriteError, to_yaml};
 
 /// Largest text that is read.

@@ -40,6 +40,37 @@ pub fn natural_order(a: &str, b: &str) -> Ordering {
     a.len().cmp(&b.len())
 }
 
+/// So few are put into their places one by one, as Go does.
+const FEW: usize = 12;
+
+/// Sorts by keys in natural order. That is no order in the strict sense, as Go's is none: three keys can each come before the next
+/// one, in a circle. The standard library's sort may panic then.
+pub fn sort_naturally<T>(mut items: Vec<T>, key: impl Fn(&T) -> &str + Copy) -> Vec<T> {
+    if items.len() <= FEW {
+        for end in 1..items.len() {
+            let before = |at: usize| {
+                let (one, other) = (items.get(at - 1), items.get(end));
+                one.zip(other).is_some_and(|(one, other)| natural_order(key(other), key(one)).is_lt())
+            };
+            let place = (1..=end).rev().take_while(|at| before(*at)).last().map_or(end, |at| at - 1);
+            if let Some(moved) = items.get_mut(place..=end) {
+                moved.rotate_right(1);
+            }
+        }
+        return items;
+    }
+    let second = items.split_off(items.len() / 2);
+    let mut first = sort_naturally(items, key).into_iter().peekable();
+    let mut second = sort_naturally(second, key).into_iter().peekable();
+    let mut sorted = Vec::with_capacity(first.len() + second.len());
+    while let (Some(one), Some(other)) = (first.peek(), second.peek()) {
+        let is_second = natural_order(key(other), key(one)).is_lt();
+        sorted.extend(if is_second { second.next() } else { first.next() });
+    }
+    sorted.extend(first.chain(second));
+    sorted
+}
+
 /// Go's letters are those of the category L; Rust's `is_alphabetic` also takes letter numbers and some marks,
 /// which are rare enough to tell apart by block.
 fn is_go_letter(c: char) -> bool {
@@ -58,3 +89,48 @@ const DIGIT_ZEROS: [u32; 37] = [
     0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50,
     0xa620, 0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10, 0xff10,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_sorted_and_no_keys_make_it_panic() {
+        let keys = |count: usize| (0..count).map(|at| format!("k{}", at * 7_919 % count)).collect::<Vec<_>>();
+        for count in [0, 1, 2, 12, 13, 1_000] {
+            let sorted = sort_naturally(keys(count), |key| key);
+            assert_eq!(sorted, (0..count).map(|number| format!("k{number}")).collect::<Vec<_>>());
+        }
+        // Found by the fuzz target `yaml`: the standard library's sort panics.
+        let odd = [
+            "2788a",
+            "3787777777a",
+            "37\u{feff}a258068102a:7777777777&737\u{feff}a3:885a7a",
+            "37\u{feff}a3788?5$a7a",
+            "7\u{27e}77777777777a",
+            "37885a7777777a",
+            "3788bas:e",
+            "37\u{feff}a37885$a7a",
+            "3=7\u{feff}a37885a7a",
+            "?",
+            "b",
+            "o  <#####XXXXXXXXXXXXXXXXXXX",
+            "o\\ <<",
+            "27885777a777777102a:7773777777&737\u{feff}a3:885a7a",
+            "3789bas:e",
+            "37\u{feff}a2580687a",
+            "37\u{feff}a378777775a:7777777777777a",
+            "37\u{feff}a37885$a7a5777a77777777:5a777777777a",
+            ":+xa",
+            ":xa",
+            "b:tw<",
+            "377777a",
+            "37885a",
+            "37885a:777777a",
+            "o\\ <<85a77a",
+        ];
+        let mut odd = odd.to_vec();
+        odd.sort_unstable();
+        assert_eq!(sort_naturally(odd.clone(), |key| key).len(), odd.len());
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::build::{Whole, whole};
 use crate::input::first_forbidden;
-use crate::{Emitter, natural_order};
+use crate::{Emitter, sort_naturally};
 use serde_json::Value;
 
 /// Why a value has no YAML text.
@@ -53,9 +53,7 @@ fn write(value: &Value, emitter: &mut Emitter, depth: usize) -> Result<(), Write
         Value::Object(entries) => {
             emitter.mapping(entries.is_empty());
             if !entries.is_empty() {
-                let mut entries: Vec<_> = entries.iter().collect();
-                entries.sort_by(|(a, _), (b, _)| natural_order(a, b));
-                for (key, value) in entries {
+                for (key, value) in sort_naturally(entries.iter().collect(), |(key, _)| key) {
                     emitter.json_key(key)?;
                     write(value, emitter, depth + 1)?;
                 }

@@ -1,7 +1,7 @@
 //! Keys in the order that YAML is written in, sorted in parts: a sort cannot be left on its way.
 
 use convoy_gotemplate::{FuncError, Value};
-use convoy_yaml::natural_order;
+use convoy_yaml::{natural_order, sort_naturally};
 
 use super::room::Room;
 
@@ -15,13 +15,11 @@ pub(super) fn in_natural_order(
 ) -> Result<Vec<(String, Value)>, FuncError> {
     let mut parts: Vec<Vec<(String, Value)>> = Vec::new();
     while entries.len() > PART {
-        let mut part = entries.split_off(entries.len() - PART);
-        part.sort_by(|a, b| natural_order(&a.0, &b.0));
-        parts.push(part);
+        let part = entries.split_off(entries.len() - PART);
+        parts.push(sort_naturally(part, |(key, _)| key));
         room.steps(PART as u64)?;
     }
-    entries.sort_by(|a, b| natural_order(&a.0, &b.0));
-    parts.push(entries);
+    parts.push(sort_naturally(entries, |(key, _)| key));
     while parts.len() > 1 {
         let mut merged = Vec::with_capacity(parts.len().div_ceil(2));
         let mut rest = parts.into_iter();
