@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::condition::Condition;
 use crate::duration::Duration;
@@ -36,9 +37,36 @@ pub struct GitRepositorySpec {
     /// passphrase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalReference>,
+    /// Only files whose path matches one of these globs. One without a slash is for names in any folder, one with a
+    /// slash for paths from the root; that of a folder stands for all in it. Default: all files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 64), inner(length(min = 1, max = 256)))]
+    pub include: Vec<String>,
+    /// No file whose path matches one of these globs, also of those that include chooses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 64), inner(length(min = 1, max = 256)))]
+    pub ignore: Vec<String>,
     /// Stop fetching; Releases keep the artifact that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
+}
+
+impl GitRepositorySpec {
+    /// Names the choice of files that spec.include and spec.ignore make; none for all files.
+    pub fn choice(&self) -> Option<String> {
+        if self.include.is_empty() && self.ignore.is_empty() {
+            return None;
+        }
+        let mut hash = Sha256::new();
+        for globs in [&self.include, &self.ignore] {
+            hash.update((globs.len() as u64).to_be_bytes());
+            for glob in globs {
+                hash.update((glob.len() as u64).to_be_bytes());
+                hash.update(glob);
+            }
+        }
+        Some(hash.finalize().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+    }
 }
 
 /// A revision of a Git repository: at most one field is set; beside a commit, branch may say where it is.
@@ -93,6 +121,9 @@ pub struct GitRepositoryStatus {
     /// The last revision that was fetched whole. It stays when a later fetch fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<ArtifactStatus>,
+    /// Digest of spec.include and spec.ignore as the artifact was chosen by them; absent for all files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_choice: Option<String>,
     /// The value of the annotation convoy.kumodo.io/reconcile-at that was last acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
@@ -112,4 +143,24 @@ pub struct ArtifactStatus {
     /// Number of files.
     #[serde(default)]
     pub files: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_of_files_has_a_name_of_its_own() {
+        let of = |include: &[&str], ignore: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            GitRepositorySpec { include: texts(include), ignore: texts(ignore), ..Default::default() }
+                .choice()
+        };
+        assert_eq!(of(&[], &[]), None);
+        let all =
+            [of(&["a"], &[]), of(&[], &["a"]), of(&["a", "b"], &[]), of(&["ab"], &[]), of(&["a"], &["b"])];
+        assert!(all.iter().all(Option::is_some));
+        let names: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(names.len(), all.len());
+    }
 }

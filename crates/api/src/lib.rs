@@ -20,6 +20,7 @@ mod helm_registry;
 mod kinds;
 mod object;
 mod oci_registry;
+mod paths;
 mod preview;
 mod release;
 mod release_inventory;
@@ -47,6 +48,7 @@ pub use helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};
 pub use oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
+pub use paths::{GlobError, PathGlobs};
 pub use preview::{
     PreviewAction, PreviewChange, PreviewCounts, PreviewObject, PreviewProblem, PreviewStep, ReleasePreview,
 };

@@ -11,6 +11,8 @@ mod previews;
 mod rollback;
 #[path = "http/sharing.rs"]
 mod sharing;
+#[path = "http/unserved.rs"]
+mod unserved;
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use convoy_e2e::{Convoy, Kubectl, until};
+use convoy_e2e::{Cli, Convoy, Kubectl, until};
 use convoy_testkit::{leave_out, program};
 use serde_json::{Value, json};
 
@@ -402,4 +402,98 @@ fn a_cluster_of_another_namespace_is_used_only_while_it_lets_that_and_who_may_no
     stage.host.ok(&["delete", "release", "one", "-n", "web", "--timeout=60s"]);
     assert_eq!(there(), None);
     until("the namespace is gone", || stage.target.object(&["namespace", "one"]).is_none().then_some(()));
+}
+
+/// The files of one revision are chosen anew when the choice changes.
+#[test]
+fn a_git_repository_leaves_out_what_it_is_told_to() {
+    let (one, two) = (config_map("one"), config_map("two"));
+    let files = [("m/one.yaml", one.as_str()), ("m/two.yaml", &two), ("m/docs/no.yaml", "{{ no manifest }}")];
+    let Some(stage) = Stage::set(&files) else { return };
+    stage.cluster("default", &json!({}));
+    let choose = |choice: Value| {
+        let mut spec = json!({"url": format!("file://{}", stage.repository().display()), "interval": "1s"});
+        spec.as_object_mut().unwrap().extend(choice.as_object().cloned().unwrap());
+        json!({"apiVersion": API, "kind": "GitRepository", "metadata": {"name": "r"}, "spec": spec})
+    };
+    for (field, path) in [("verify", "spec.verify"), ("recurseSubmodules", "spec.recurseSubmodules")] {
+        let refusal = stage.refusal(&choose(json!({field: true})));
+        assert!(refusal.contains(path) && refusal.contains("leave the field out"), "{refusal}");
+    }
+    let refusal = stage.refusal(&choose(json!({"ignore": ["["]})));
+    assert!(refusal.contains("spec.ignore[0]"), "{refusal}");
+    stage.apply("default", &choose(json!({"ignore": ["docs", "two.yaml"]})));
+    stage.release("default", "a", "m", &json!({}));
+    let maps = || {
+        let list = stage.target.object(&["configmaps", "-n", "a"])?;
+        let items = list["items"].as_array()?.iter();
+        let names = items.filter_map(|map| map["metadata"]["name"].as_str());
+        Some(names.filter(|name| !name.starts_with("kube-")).map(str::to_owned).collect::<Vec<_>>())
+    };
+    until("one is there", || (maps()? == ["one"]).then_some(()));
+    stage.apply("default", &choose(json!({"include": ["/m/*.yaml"]})));
+    until("two came", || (maps()? == ["one", "two"]).then_some(()));
+    stage.apply("default", &choose(json!({"include": ["/m/*.yaml"], "ignore": ["one.yaml"]})));
+    until("one went", || (maps()? == ["two"]).then_some(()));
+}
+
+/// A target that is gone for good: nothing is let go of by itself, and each way out ends the deletion.
+#[test]
+fn a_target_that_is_gone_keeps_no_release_that_somebody_lets_go_of() {
+    let map = config_map("m");
+    let Some(Stage { folder, host, _convoy, _sandbox: sandbox, target }) = Stage::set(&[("m/m.yaml", &map)])
+    else {
+        return;
+    };
+    let apply = |object: &Value| host.ok_with(&["apply", "-f", "-"], &object.to_string());
+    let cluster = json!({"apiVersion": API, "kind": "Cluster", "metadata": {"name": "c"}, "spec": {"kubeconfig": {"secretRef": {"name": "k"}}}});
+    apply(&cluster);
+    let ready = |kind: &str, name: &str| {
+        let object = host.object(&[kind, name])?;
+        let conditions = object["status"]["conditions"].as_array()?;
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
+        Some(format!("{}: {}", ready["reason"].as_str()?, ready["message"].as_str()?))
+    };
+    let names = ["policy", "forget", "cluster"];
+    for name in names {
+        apply(&Stage::release_of(name, "m", &json!({"apply": {"wait": false}})));
+        until(&format!("{name} is delivered"), || {
+            ready("release", name).filter(|said| said.starts_with("Succeeded"))
+        });
+        assert!(target.object(&["configmap", "m", "-n", name]).is_some());
+    }
+    sandbox.kill();
+    until("the target is known to be gone", || {
+        let now = format!("convoy.kumodo.io/reconcile-at={:?}", std::time::Instant::now());
+        host.ok(&["annotate", "--overwrite", "cluster", "c", &now]);
+        ready("cluster", "c").filter(|said| said.starts_with("ClusterUnreachable"))
+    });
+    for name in names {
+        host.ok(&["delete", "release", name, "--wait=false"]);
+    }
+    for name in names {
+        let said = until(&format!("{name} says what it waits for"), || {
+            ready("release", name).filter(|said| said.contains("not in contact"))
+        });
+        let ways = said.contains("deletionPolicy to Orphan") && said.contains("delete the Cluster object");
+        assert!(said.starts_with("ClusterUnreachable") && ways, "{said}");
+    }
+    let is_gone = |name: &str| {
+        until(&format!("{name} is gone"), || host.object(&["release", name]).is_none().then_some(()));
+    };
+    let orphan = json!({"spec": {"apply": {"deletionPolicy": "Orphan"}}}).to_string();
+    host.ok(&["patch", "release", "policy", "--type=merge", "-p", &orphan]);
+    is_gone("policy");
+    let cli = Cli::new(&folder.path().join("convoy/admin.kubeconfig"));
+    let (code, out, err) = cli.run("forget release forget --yes");
+    assert_eq!((code, out.trim()), (Some(0), "release.convoy.kumodo.io/forget forgotten"), "{err}");
+    is_gone("forget");
+    assert!(host.object(&["release", "cluster"]).is_some(), "nobody has let go of it");
+    host.ok(&["delete", "cluster", "c", "--wait=false"]);
+    is_gone("cluster");
+    until("the Cluster is gone", || host.object(&["cluster", "c"]).is_none().then_some(()));
+    let left = host.ok(&["get", "releaseinventories", "-o", "name"]);
+    assert_eq!(left.trim(), "", "an inventory is left");
+    let events = host.ok(&["get", "events", "-o", "json"]);
+    assert!(events.contains("LeftBehind"), "what may be on it is told: {events}");
 }

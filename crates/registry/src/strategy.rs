@@ -46,6 +46,13 @@ pub trait Strategy: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
+    /// What a client asks for that is not served, by the fields as the client sent them: a field that changes nothing must not
+    /// look as if it did. Others that are not known are dropped.
+    fn unserved(&self, object: &Value) -> Vec<FieldError> {
+        let _ = object;
+        Vec::new()
+    }
+
     /// All that is wrong with a new object beyond its schema.
     fn validate(&self, context: &RequestContext, object: &Value) -> Vec<FieldError> {
         let _ = (context, object);

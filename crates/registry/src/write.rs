@@ -76,6 +76,11 @@ impl Target<'_> {
         if def.strategic_patch {
             drop_nulls(&mut object, 0);
         }
+        let unserved = def.strategy.unserved(&object);
+        if !unserved.is_empty() {
+            let group_kind = convoy_meta::GroupKind::new(def.group.as_str(), kind);
+            return Err(Status::invalid(&group_kind, object.name(), &unserved));
+        }
         if let Some(schema) = &def.schema {
             unknown.extend(schema.prune(&mut object));
         }

@@ -1,8 +1,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use convoy_api::ManifestsRender;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use convoy_api::{GlobError, ManifestsRender, PathGlobs};
 use serde_json::Value;
 
 use crate::bundle::{Bundle, RenderedObject};
@@ -90,31 +89,8 @@ fn is_below(path: &str, folder: &str) -> bool {
     folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// A glob without a slash is for names in any folder, one with a slash for paths from the folder.
-fn globs(texts: &[impl AsRef<str>]) -> Result<GlobSet, RenderError> {
-    let mut set = GlobSetBuilder::new();
-    for text in texts {
-        let text = text.as_ref();
-        let malformed = |error: &globset::Error| RenderError::Glob {
-            glob: text.to_owned(),
-            detail: error.kind().to_string(),
-        };
-        let anywhere =
-            if text.contains('/') { text.trim_start_matches('/').to_owned() } else { format!("**/{text}") };
-        // A folder's name stands for all that is in it.
-        for pattern in
-            [anywhere.trim_end_matches('/').to_owned(), format!("{}/**", anywhere.trim_end_matches('/'))]
-        {
-            set.add(
-                GlobBuilder::new(&pattern)
-                    .literal_separator(true)
-                    .build()
-                    .map_err(|error| malformed(&error))?,
-            );
-        }
-    }
-    set.build()
-        .map_err(|error| RenderError::Glob { glob: "all together".to_owned(), detail: error.to_string() })
+fn globs(texts: &[impl AsRef<str>]) -> Result<PathGlobs, RenderError> {
+    PathGlobs::new(texts).map_err(|GlobError { glob, detail }| RenderError::Glob { glob, detail })
 }
 
 /// The documents of a file that are not empty, each with its number among all, from 1.

@@ -45,6 +45,15 @@ pub enum Failure {
         "spec.ref names more than one of branch, tag, semver, name and commit: keep one (a commit may name its branch)"
     )]
     AmbiguousReference,
+    /// A glob of `spec.include` or `spec.ignore`.
+    #[error("spec.{field} has a glob that means nothing")]
+    Glob {
+        /// The field.
+        field: &'static str,
+        /// What is wrong.
+        #[source]
+        source: convoy_api::GlobError,
+    },
     /// The Secret of the source.
     #[error("the Secret of spec.secretRef cannot be used")]
     Credentials(#[from] CredentialsError),
@@ -356,6 +365,7 @@ impl FetchError {
             Failure::Url(_)
             | Failure::Reference(_)
             | Failure::AmbiguousReference
+            | Failure::Glob { .. }
             | Failure::Credentials(_)
             | Failure::FileUrl
             | Failure::SshKeyMissing

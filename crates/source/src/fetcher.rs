@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use convoy_api::{Artifact, GitReference, GitRepositorySpec};
+use convoy_api::{Artifact, GitReference, GitRepositorySpec, PathGlobs};
 use gix::ObjectId;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -68,6 +68,29 @@ pub struct FetchRequest {
     /// The revision of the artifact that the caller has: when the reference still stands there,
     /// nothing is downloaded.
     pub known_revision: Option<String>,
+    /// Which files are taken.
+    pub choice: Choice,
+}
+
+/// Which files of a tree are taken: what is included, without what is ignored.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// None for all files.
+    include: Option<PathGlobs>,
+    ignore: PathGlobs,
+}
+
+impl Choice {
+    fn of(spec: &GitRepositorySpec) -> Result<Self, Failure> {
+        let globs =
+            |field, texts: &[String]| PathGlobs::new(texts).map_err(|source| Failure::Glob { field, source });
+        let include = (!spec.include.is_empty()).then(|| globs("include", &spec.include)).transpose()?;
+        Ok(Self { include, ignore: globs("ignore", &spec.ignore)? })
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.include.as_ref().is_none_or(|include| include.is_match(path)) && !self.ignore.is_match(path)
+    }
 }
 
 /// What a fetch found.
@@ -170,6 +193,7 @@ impl FetchRequest {
             Scheme::Ssh => Credentials::for_ssh,
             Scheme::Http | Scheme::Https | Scheme::File => Credentials::from_secret,
         };
+        let choice = Choice::of(spec).map_err(failed)?;
         let credentials = secret.map(read).transpose().map_err(|error| failed(error.into()))?;
         let reference = match &wanted {
             Ok(reference) => reference.clone(),
@@ -182,6 +206,7 @@ impl FetchRequest {
             credentials: credentials.unwrap_or_default(),
             timeout: spec.timeout.map_or(DEFAULT_TIMEOUT, convoy_api::Duration::as_std),
             known_revision,
+            choice,
         })
     }
 
@@ -270,7 +295,8 @@ fn fetch(
     match found {
         Found::Unchanged(tip) => Ok(Fetched::Unchanged { revision: tip.revision() }),
         Found::New { tip, folder, mut notes } => {
-            let files = links::resolve(&folder, options.limits, &mut notes)?;
+            let mut files = links::resolve(&folder, options.limits, &mut notes)?;
+            files.retain(|path, _| request.choice.has(path));
             notes.extend(lfs_pointers(&files));
             job.left()?;
             Ok(Fetched::New { artifact: Artifact::new(tip.revision(), files), notes })

@@ -1,18 +1,16 @@
 //! convoy's own kinds: their definitions and strategies.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use convoy_api::{GROUP, KindInfo, ReleasePreview, ReleaseRollback, Scope as ApiScope, VERSION, label};
-use convoy_cel::Expression;
-use convoy_meta::{FieldError, GroupResource, LabelSelector, Status, validation};
+use convoy_meta::{FieldError, GroupResource, Status};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
 use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
 use serde_json::Value;
 
-use super::{epochs, previews, rollback, shard_label, sharding};
+use super::{epochs, previews, rollback, rules, shard_label, sharding};
 
 /// A schema of convoy's own that cannot be used: a fault of the program.
 #[derive(Debug, thiserror::Error)]
@@ -138,20 +136,12 @@ impl Strategy for ConvoyStrategy {
         epochs::may_replace(self.kind, resource, object, old)
     }
 
+    fn unserved(&self, object: &Value) -> Vec<FieldError> {
+        rules::unserved(self.kind, object)
+    }
+
     fn validate(&self, _context: &RequestContext, object: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        match self.kind {
-            "Cluster" => cluster(object, &mut errors),
-            "GitRepository" => git_repository(object, &mut errors),
-            "HelmRegistry" | "OCIRegistry" => source(object, &mut errors),
-            "Release" => release(object, &mut errors),
-            "ReleaseInventory" => {
-                cluster_reference(object, &mut errors);
-                name(object, "spec.releaseRef.name", &mut errors);
-            }
-            _ => {}
-        }
-        errors
+        rules::faults(self.kind, object)
     }
 
     fn validate_update(
@@ -176,244 +166,6 @@ impl Strategy for ConvoyStrategy {
             }
         }
         errors
-    }
-}
-
-fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(object, |value, part| value.get(part)).filter(|value| !value.is_null())
-}
-
-/// A reference has to be the name of an object.
-fn name(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    if let Some(found) = at(object, path).and_then(Value::as_str)
-        && let Some(fault) = validation::dns1123_subdomain(found).first()
-    {
-        errors.push(FieldError::invalid(path, found, fault.as_str()));
-    }
-}
-
-/// A Cluster, perhaps of another namespace.
-fn cluster_reference(object: &Value, errors: &mut Vec<FieldError>) {
-    const NAMESPACE: &str = "spec.clusterRef.namespace";
-    name(object, "spec.clusterRef.name", errors);
-    if let Some(namespace) = at(object, NAMESPACE).and_then(Value::as_str)
-        && let Some(fault) = validation::dns1123_label(namespace).first()
-    {
-        errors.push(FieldError::invalid(NAMESPACE, namespace, fault.as_str()));
-    }
-}
-
-/// Which of the fields below a path are set.
-fn set<'a>(object: &Value, path: &str, fields: &[&'a str]) -> Vec<&'a str> {
-    fields.iter().copied().filter(|field| at(object, &format!("{path}.{field}")).is_some()).collect()
-}
-
-fn at_most_one(object: &Value, path: &str, fields: &[&str], errors: &mut Vec<FieldError>) {
-    let found = set(object, path, fields);
-    if found.len() > 1 {
-        let detail = format!("at most one of {} may be set, but {} are", fields.join(", "), found.join(", "));
-        errors.push(FieldError::forbidden(path, detail));
-    }
-}
-
-fn duration(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    if let Some(text) = at(object, path).and_then(Value::as_str)
-        && let Err(error) = text.parse::<convoy_api::Duration>()
-    {
-        errors.push(FieldError::invalid(path, text, error.to_string()));
-    }
-}
-
-fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
-    let in_cluster = at(object, "spec.inCluster").and_then(Value::as_bool) == Some(true);
-    let kubeconfig = at(object, "spec.kubeconfig").is_some();
-    match (kubeconfig, in_cluster) {
-        (true, true) => {
-            errors
-                .push(FieldError::forbidden("spec.inCluster", "may not be true when spec.kubeconfig is set"));
-        }
-        (false, false) => {
-            let detail = "name the Secret with the cluster's kubeconfig, or set spec.inCluster to true";
-            errors.push(FieldError::required("spec.kubeconfig", detail));
-        }
-        _ => {}
-    }
-    name(object, "spec.kubeconfig.secretRef.name", errors);
-    name(object, "spec.serviceAccountName", errors);
-    if let Some(selector) = at(object, "spec.allowedNamespaces")
-        && let Err(error) = LabelSelector::from_json(selector)
-    {
-        errors.push(FieldError::invalid("spec.allowedNamespaces", selector.clone(), error.to_string()));
-    }
-    if at(object, "spec.limits.burst").is_some() && at(object, "spec.limits.qps").is_none() {
-        let detail = "needs spec.limits.qps: without it requests have no limit";
-        errors.push(FieldError::forbidden("spec.limits.burst", detail));
-    }
-}
-
-fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
-    const WAYS: [&str; 5] = ["branch", "tag", "semver", "name", "commit"];
-    // A commit may say on which branch it is.
-    if set(object, "spec.ref", &WAYS) != ["branch", "commit"] {
-        at_most_one(object, "spec.ref", &WAYS, errors);
-    }
-    source(object, errors);
-}
-
-/// What all sources have: times, a Secret, and a URL.
-fn source(object: &Value, errors: &mut Vec<FieldError>) {
-    for field in ["spec.interval", "spec.timeout"] {
-        duration(object, field, errors);
-    }
-    name(object, "spec.secretRef.name", errors);
-    if let Some(url) = at(object, "spec.url").and_then(Value::as_str) {
-        let authority =
-            url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
-        // Over SSH the user is part of where to go.
-        let is_secret = match url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ssh://")) {
-            true => authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')),
-            false => authority.contains('@') && !url.starts_with("file:"),
-        };
-        if is_secret {
-            // The URL is not repeated: it holds a password, most likely.
-            let detail = "must hold no user or password: put them into the Secret that spec.secretRef names";
-            errors.push(FieldError::forbidden("spec.url", detail));
-        }
-    }
-}
-
-fn release(object: &Value, errors: &mut Vec<FieldError>) {
-    const SOURCES: [&str; 3] = ["git", "helm", "oci"];
-    cluster_reference(object, errors);
-    name(object, "spec.serviceAccountName", errors);
-    let sources = set(object, "spec.source", &SOURCES);
-    if sources.is_empty() {
-        errors.push(FieldError::required("spec.source.git", "say where the objects come from"));
-    }
-    at_most_one(object, "spec.source", &SOURCES, errors);
-    name(object, "spec.source.helm.registryRef.name", errors);
-    name(object, "spec.source.oci.registryRef.name", errors);
-    if at(object, "spec.source.oci").is_some() {
-        const REFERENCES: [&str; 3] = ["tag", "semver", "digest"];
-        at_most_one(object, "spec.source.oci", &REFERENCES, errors);
-        if set(object, "spec.source.oci", &REFERENCES).is_empty() {
-            errors.push(FieldError::required("spec.source.oci.tag", "set one of tag, semver and digest"));
-        }
-    }
-    name(object, "spec.source.git.repositoryRef.name", errors);
-    if let Some(path) = at(object, "spec.source.git.path").and_then(Value::as_str)
-        && path.split('/').any(|part| part == "..")
-    {
-        errors.push(FieldError::invalid("spec.source.git.path", path, "must not leave the repository"));
-    }
-    at_most_one(object, "spec.render", &["helm", "kustomize", "manifests"], errors);
-    for field in ["spec.interval", "spec.apply.timeout"] {
-        duration(object, field, errors);
-    }
-    namespace_labels(object, errors);
-    values_from(object, errors);
-    depends_on(object, errors);
-    drift(object, errors);
-}
-
-/// Rules for what is left alone say what, and something is compared at all.
-fn drift(object: &Value, errors: &mut Vec<FieldError>) {
-    const PATH: &str = "spec.drift.ignore";
-    let rules = at(object, PATH).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if !rules.is_empty() && at(object, "spec.drift.mode").is_some_and(|mode| mode == "Ignore") {
-        let detail = "may not be set when spec.drift.mode is Ignore: nothing is compared then";
-        errors.push(FieldError::forbidden(PATH, detail));
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        let path = format!("{PATH}[{index}]");
-        let texts = |field: &str| {
-            let all = rule.get(field).and_then(Value::as_array).into_iter().flatten();
-            all.enumerate().filter_map(|(index, text)| Some((index, text.as_str()?))).collect::<Vec<_>>()
-        };
-        let (paths, managers) = (texts("paths"), texts("managers"));
-        if paths.is_empty() && managers.is_empty() {
-            let detail = "say what is left alone: paths, managers, or both";
-            errors.push(FieldError::required(format!("{path}.paths"), detail));
-        }
-        for (at, pointer) in paths {
-            if let Some(fault) = convoy_api::pointer_fault(pointer) {
-                errors.push(FieldError::invalid(format!("{path}.paths[{at}]"), pointer, fault));
-            }
-        }
-        for (at, manager) in managers {
-            if manager == convoy_api::field_manager::TARGET {
-                let detail = "is convoy itself: nothing would be put right";
-                errors.push(FieldError::invalid(format!("{path}.managers[{at}]"), manager, detail));
-            }
-        }
-        if let Some(selector) = at(rule, "target.labelSelector")
-            && let Err(error) = LabelSelector::from_json(selector)
-        {
-            let path = format!("{path}.target.labelSelector");
-            errors.push(FieldError::invalid(path, selector.clone(), error.to_string()));
-        }
-    }
-}
-
-/// Labels are for a namespace that is created, and allow it no more than it would be allowed without.
-fn namespace_labels(object: &Value, errors: &mut Vec<FieldError>) {
-    const PATH: &str = "spec.namespaceLabels";
-    let Some(labels) = at(object, PATH).and_then(Value::as_object).filter(|labels| !labels.is_empty()) else {
-        return;
-    };
-    if at(object, "spec.createNamespace").and_then(Value::as_bool) != Some(true) {
-        errors.push(FieldError::forbidden(PATH, "needs spec.createNamespace: true"));
-    }
-    errors.extend(validation::labels(&Value::Object(labels.clone()), PATH));
-    for (key, value) in labels {
-        if let Some(fault) = convoy_api::namespace_label_fault(key, value.as_str().unwrap_or_default()) {
-            errors.push(FieldError::forbidden(format!("{PATH}[{key}]"), fault));
-        }
-    }
-}
-
-/// Values come from objects, and go to places, that can be.
-fn values_from(object: &Value, errors: &mut Vec<FieldError>) {
-    let all = at(object, "spec.render.helm.valuesFrom").and_then(Value::as_array);
-    for (index, reference) in all.into_iter().flatten().enumerate() {
-        let path = format!("spec.render.helm.valuesFrom[{index}]");
-        let field = |name: &str| reference.get(name).and_then(Value::as_str);
-        if let Some(name) = field("name")
-            && let Some(fault) = validation::dns1123_subdomain(name).first()
-        {
-            errors.push(FieldError::invalid(format!("{path}.name"), name, fault.as_str()));
-        }
-        if let Some(place) = field("targetPath")
-            && let Err(error) = convoy_helm::set_text(place, "", &mut convoy_helm::Values::new())
-        {
-            errors.push(FieldError::invalid(format!("{path}.targetPath"), place, error.to_string()));
-        }
-    }
-}
-
-/// Each dependency is named once, is another Release, and can be judged.
-fn depends_on(object: &Value, errors: &mut Vec<FieldError>) {
-    let own = at(object, "metadata.name").and_then(Value::as_str);
-    let mut seen = BTreeSet::new();
-    let all = at(object, "spec.dependsOn").and_then(Value::as_array);
-    for (index, dependency) in all.into_iter().flatten().enumerate() {
-        let path = format!("spec.dependsOn[{index}]");
-        let field = |name: &str| dependency.get(name).and_then(Value::as_str);
-        if let Some(name) = field("name") {
-            let path = format!("{path}.name");
-            if let Some(fault) = validation::dns1123_subdomain(name).first() {
-                errors.push(FieldError::invalid(path, name, fault.as_str()));
-            } else if Some(name) == own {
-                errors.push(FieldError::invalid(path, name, "a Release cannot wait for itself"));
-            } else if !seen.insert(name) {
-                errors.push(FieldError::duplicate(path, name));
-            }
-        }
-        if let Some(text) = field("readyWhen")
-            && let Err(error) = Expression::compile(text)
-        {
-            errors.push(FieldError::invalid(format!("{path}.readyWhen"), text, error.to_string()));
-        }
     }
 }
 
@@ -496,6 +248,112 @@ mod tests {
             assert!(faults.len() == 1 && faults[0].starts_with("spec.url: Forbidden"), "{faults:?}");
             assert!(!faults[0].contains("CANARY"));
         }
+    }
+
+    /// All of docs/src/refused-fields.md that no test of its own has.
+    #[test]
+    fn fields_that_contradict_each_other_or_mean_nothing_are_refused_with_their_path() {
+        let release = |more: Value| {
+            let mut spec =
+                json!({"clusterRef": {"name": "c"}, "source": {"git": {"repositoryRef": {"name": "g"}}}});
+            spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            spec
+        };
+        let helm = json!({"helm": {"registryRef": {"name": "h"}, "chart": "a"}});
+        let both = json!({"helm": {"registryRef": {"name": "h"}, "chart": "a"}, "git": {"repositoryRef": {"name": "g"}}});
+        let oci = |more: Value| {
+            let mut oci = json!({"registryRef": {"name": "o"}, "repository": "a"});
+            oci.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            json!({"source": {"oci": oci}})
+        };
+        let git = |more: Value| {
+            let mut spec = json!({"url": "https://git.example/a"});
+            spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            spec
+        };
+        let registry = |more: Value| {
+            let mut spec = json!({"url": "https://charts.example/a"});
+            spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            spec
+        };
+        for (kind, spec) in [
+            ("Release", release(json!({}))),
+            ("Release", release(json!({"source": helm, "render": {"helm": {"valuesFiles": ["a/b..yaml"]}}}))),
+            ("Release", release(json!({"render": {"manifests": {"include": ["*.yaml"]}}}))),
+            ("Release", release(oci(json!({"tag": "1"})))),
+            ("GitRepository", git(json!({"include": ["a/**"], "ignore": ["*.md"]}))),
+            ("HelmRegistry", registry(json!({"passCredentials": true, "secretRef": {"name": "s"}}))),
+            ("HelmRegistry", registry(json!({"passCredentials": false}))),
+        ] {
+            assert_eq!(faults(kind, spec.clone()), [""; 0], "{kind}: {spec}");
+        }
+        for (kind, spec, want) in [
+            ("Release", release(json!({"source": {}})), "spec.source.git: Required"),
+            ("Release", release(json!({"source": both})), "spec.source: Forbidden: at most one of"),
+            ("Release", release(oci(json!({}))), "spec.source.oci.tag: Required"),
+            (
+                "Release",
+                release(oci(json!({"tag": "1", "semver": "1"}))),
+                "spec.source.oci: Forbidden: at most one of",
+            ),
+            (
+                "Release",
+                release(json!({"render": {"helm": {}, "manifests": {}}})),
+                "spec.render: Forbidden: at most one of",
+            ),
+            (
+                "Release",
+                release(json!({"source": helm, "render": {"manifests": {}}})),
+                "spec.render.manifests: Forbidden: may not be set with spec.source.helm",
+            ),
+            (
+                "Release",
+                release(json!({"render": {"helm": {"valuesFiles": ["a.yaml", "../b.yaml"]}}})),
+                "spec.render.helm.valuesFiles[1]: Invalid value: \"../b.yaml\"",
+            ),
+            (
+                "Release",
+                release(json!({"render": {"helm": {"valuesFiles": ["/etc/passwd"]}}})),
+                "spec.render.helm.valuesFiles[0]: Invalid",
+            ),
+            (
+                "Release",
+                release(json!({"render": {"manifests": {"exclude": ["ok", "a["]}}})),
+                "spec.render.manifests.exclude[1]: Invalid value: \"a[\"",
+            ),
+            ("Release", release(json!({"apply": {"timeout": "5 minutes"}})), "spec.apply.timeout: Invalid"),
+            ("Release", release(json!({"dependsOn": [{"name": "a"}]})), "spec.dependsOn[0].name: Invalid"),
+            ("GitRepository", git(json!({"include": ["["]})), "spec.include[0]: Invalid"),
+            ("GitRepository", git(json!({"ignore": ["a", "["]})), "spec.ignore[1]: Invalid"),
+            ("GitRepository", git(json!({"timeout": "soon"})), "spec.timeout: Invalid"),
+            (
+                "HelmRegistry",
+                registry(json!({"passCredentials": true})),
+                "spec.passCredentials: Forbidden: needs spec.secretRef",
+            ),
+            ("OCIRegistry", json!({"url": "oci://u:p@h/x"}), "spec.url: Forbidden"),
+        ] {
+            let found = faults(kind, spec.clone());
+            assert!(found.len() == 1 && found[0].starts_with(want), "{kind}: {spec}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_served_yet_is_refused_and_not_dropped() {
+        let of = |kind, spec: Value| -> Vec<String> {
+            strategy(kind).unserved(&json!({"spec": spec})).iter().map(ToString::to_string).collect()
+        };
+        for (kind, spec, path) in [
+            ("GitRepository", json!({"verify": {"secretRef": {"name": "k"}}}), "spec.verify: Forbidden: "),
+            ("GitRepository", json!({"recurseSubmodules": true}), "spec.recurseSubmodules: Forbidden: "),
+            ("OCIRegistry", json!({"verify": {"secretRef": {"name": "k"}}}), "spec.verify: Forbidden: "),
+            ("Release", json!({"render": {"kustomize": {}}}), "spec.render.kustomize: Forbidden: "),
+        ] {
+            let found = of(kind, spec);
+            assert!(found.len() == 1 && found[0].starts_with(path), "{found:?}");
+        }
+        assert!(of("GitRepository", json!({"recurseSubmodules": false, "verify": null})).is_empty());
+        assert!(of("Release", json!({"render": {"helm": {}}, "verify": {}})).is_empty());
     }
 
     #[test]

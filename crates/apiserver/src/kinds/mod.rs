@@ -8,6 +8,7 @@ mod epochs;
 pub mod previews;
 pub mod reviews;
 pub mod rollback;
+mod rules;
 pub mod shard_holder;
 pub(crate) mod shard_label;
 pub mod sharding;

@@ -83,7 +83,9 @@ impl GitRepositories {
         secret: Option<&BTreeMap<String, Vec<u8>>>,
     ) -> Outcome<Fetch> {
         let status = repository.status.clone().unwrap_or_default();
-        let known = match status.artifact {
+        // Of other files of the same revision nothing is known.
+        let is_of_choice = status.artifact_choice == repository.spec.choice();
+        let known = match status.artifact.filter(|_| is_of_choice) {
             Some(artifact) if self.is_stored(&artifact).await => Some(artifact),
             _ => None,
         };

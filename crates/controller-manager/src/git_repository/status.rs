@@ -50,6 +50,7 @@ pub(crate) fn patch(
     source_status::say(&mut new.conditions, outcome, generation, now);
     if let Outcome::Fetched { found, .. } = outcome {
         new.artifact = Some(found.artifact.clone());
+        new.artifact_choice = repository.spec.choice();
     }
     source_status::news(&old, &new).map(|fields| (fields, new.conditions))
 }
@@ -85,6 +86,24 @@ mod tests {
         let (later, known) = (Timestamp::from_second(60).unwrap(), repository(Some(&first)));
         assert!(patch(&known, &fetched(&known, &notes), later).is_none());
         assert!(patch(&known, &fetched(&known, &[]), later).is_none(), "the notes stay");
+    }
+
+    /// A fetch that fails after the choice changed must not make the old files look like those that are chosen.
+    #[test]
+    fn files_are_known_by_the_choice_that_they_were_fetched_with() {
+        let mut chosen = repository(None);
+        chosen.spec.ignore = vec!["*.md".to_owned()];
+        let (first, _) = patch(&chosen, &fetched(&chosen, &[]), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(first["artifactChoice"].as_str(), chosen.spec.choice().as_deref());
+        let mut other = repository(Some(&first));
+        other.spec.ignore = vec!["*.txt".to_owned()];
+        let failed =
+            Outcome::Failed { reason: reason::STORE_FAILED, message: String::new(), is_transient: true };
+        let (second, _) = patch(&other, &failed, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(second["artifactChoice"], first["artifactChoice"]);
+        let all = repository(Some(&first));
+        let (third, _) = patch(&all, &fetched(&all, &[]), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(third.get("artifactChoice").is_none());
     }
 
     #[test]

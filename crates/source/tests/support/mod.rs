@@ -133,6 +133,7 @@ pub fn request(url: &str, reference: GitRef) -> FetchRequest {
         credentials: Credentials::default(),
         timeout: Duration::from_secs(30),
         known_revision: None,
+        choice: Default::default(),
     }
 }
 
