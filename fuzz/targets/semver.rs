@@ -21,9 +21,10 @@ fuzz_target!(|text: &str| {
         assert_eq!(is_compatible(constraint, text), is_met);
     }
     for one in &versions {
-        let again = Version::parse(&one.to_string()).expect("what is printed is a version");
-        assert_eq!(one.compare(&again), Ordering::Equal, "{one}");
+        // What is printed has all three numbers, and may be longer than is read.
         if one.to_string().len() < 200 {
+            let again = Version::parse(&one.to_string()).expect("what is printed is a version");
+            assert_eq!(one.compare(&again), Ordering::Equal, "{one}");
             assert!(is_compatible(&format!("={one}"), &one.to_string()), "{one} is not itself");
         }
         for other in &versions {

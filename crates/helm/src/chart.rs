@@ -205,7 +205,9 @@ impl Chart {
                 "v1".clone_into(&mut chart.metadata.api_version);
             }
         }
-        if nesting == 0 && seen_metadata && !matches!(chart.metadata.api_version.as_str(), "v1" | "v2") {
+        // Helm 3 takes any.
+        let is_known = helm == HelmVersion::V3 || matches!(chart.metadata.api_version.as_str(), "v1" | "v2");
+        if nesting == 0 && seen_metadata && !is_known {
             return Err(LoadError::Version);
         }
         let mut subcharts: BTreeMap<String, Vec<File>> = BTreeMap::new();
