@@ -20,6 +20,9 @@ const BUDGET_PERCENT: u64 = 45;
 const CLUSTERS_OF_SHARD: usize = 3;
 /// Between two looks at all Releases.
 const LOOK: Duration = Duration::from_secs(3);
+/// How long a replica is at rest before its memory is read: what the looks took is given back by then. What it has
+/// right after them is told, too.
+const REST: Duration = Duration::from_secs(30);
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -77,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
     fleet.add(Part::ControllerManager, "all")?;
     await_looked(&fleet, patience, &["all"])?;
-    let all = memory(&fleet, "all")?;
+    let all = memory(&fleet, &["all"])?[0];
     drop(fleet.remove("all"));
 
     fleet.set_flags(vec!["--shard-scoped-cache".to_owned()]);
@@ -87,24 +90,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     await_looked(&fleet, patience, &thirds)?;
     println!(
-        "\n| replica | shards | resident memory (MiB) | of the one that owns all | of which anonymous (MiB) | of the \
-         one that owns all |\n|---|---|---|---|---|---|"
+        "\n| replica | shards | resident memory at rest (MiB) | of the one that owns all | of which anonymous (MiB) | of \
+         the one that owns all | right after the looks (MiB) |\n|---|---|---|---|---|---|---|"
     );
     let row = |name: &str, shards: usize, own: Memory| {
         let percent = own.percent_of(all);
         println!(
-            "| {name} | {shards} | {:.1} | {} % | {:.1} | {} % |",
+            "| {name} | {shards} | {:.1} | {} % | {:.1} | {} % | {:.1} |",
             mebibytes(own.resident),
             percent.resident,
             mebibytes(own.anonymous),
-            percent.anonymous
+            percent.anonymous,
+            mebibytes(own.after_looks),
         );
         percent.resident
     };
     row("caches everything", 32, all);
     let mut most = 0;
-    for id in thirds {
-        let own = memory(&fleet, id)?;
+    for (id, own) in thirds.iter().zip(memory(&fleet, &thirds)?) {
         let shards = fleet.leases(Part::ControllerManager, |leases| leases.held_by(id).len());
         most = most.max(row("scoped", shards, own));
     }
@@ -157,6 +160,8 @@ struct Memory {
     resident: u64,
     /// The part of it that is in no file.
     anonymous: u64,
+    /// What was resident before the process had rested.
+    after_looks: u64,
 }
 
 impl Memory {
@@ -165,21 +170,34 @@ impl Memory {
         Memory {
             resident: percent(self.resident, other.resident),
             anonymous: percent(self.anonymous, other.anonymous),
+            after_looks: percent(self.after_looks, other.after_looks),
         }
     }
 }
 
-fn memory(fleet: &Fleet, id: &str) -> anyhow::Result<Memory> {
-    let replica = fleet.replicas.iter().find(|replica| replica.id == id).context("the replica has ended")?;
-    let read = || {
-        Ok(Memory {
-            resident: replica.process.resident_bytes()?,
-            anonymous: replica.process.anonymous_bytes()?,
-        })
+/// The memory of replicas, right after their looks and after a rest that they have together.
+fn memory(fleet: &Fleet, ids: &[&str]) -> anyhow::Result<Vec<Memory>> {
+    let replicas = ids
+        .iter()
+        .map(|id| fleet.replicas.iter().find(|replica| replica.id == *id))
+        .collect::<Option<Vec<_>>>()
+        .context("a replica has ended")?;
+    let read = || -> std::io::Result<Vec<Memory>> {
+        let after_looks = replicas
+            .iter()
+            .map(|replica| replica.process.resident_bytes())
+            .collect::<std::io::Result<Vec<_>>>()?;
+        std::thread::park_timeout(REST);
+        let at_rest = replicas.iter().zip(after_looks).map(|(replica, after_looks)| {
+            Ok(Memory {
+                resident: replica.process.resident_bytes()?,
+                anonymous: replica.process.anonymous_bytes()?,
+                after_looks,
+            })
+        });
+        at_rest.collect()
     };
-    read().map_err(|error: std::io::Error| {
-        anyhow::Error::from(error).context(format!("reading the memory of {id}"))
-    })
+    read().with_context(|| format!("reading the memory of {ids:?}"))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for people")]
