@@ -418,11 +418,12 @@ impl World {
     }
 
     /// Whether there is a lease that lasts longer than usual: it counts for as long as it says from when a
-    /// replica sees it first.
+    /// replica sees it first. Whose name is on it matters for a shard's alone.
     pub(crate) fn has_long_leases(&self, kind: ProcessKind) -> bool {
         self.hub.leases[index_of(kind)].values().any(|stored| {
             let seconds = stored.lease.duration_seconds.unwrap_or(0);
-            seconds > 30 && seconds <= 86_400 && stored.lease.holder.is_some()
+            let counts = stored.lease.holder.is_some() || matches!(stored.lease.key, LeaseKey::Member(_));
+            seconds > 30 && seconds <= 86_400 && counts
         })
     }
 

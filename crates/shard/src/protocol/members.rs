@@ -102,6 +102,9 @@ impl Protocol {
             return;
         }
         let is_announced = self.announced.is_some();
+        if !is_announced && self.disagreement.is_none() && self.waits_for_one_that_disagrees(now, actions) {
+            return;
+        }
         if self.disagreement.is_some() && !is_announced {
             // The member lease says that it waits; it is renewed, so that people see it.
             let still = self.acting_peer_that_disagrees(now);
@@ -117,6 +120,17 @@ impl Protocol {
         if !is_announced {
             self.write_own(MemberState::Acting, Purpose::Announce, now, actions);
         }
+    }
+
+    /// Who knows already of one that acts with other settings need not announce itself, withdraw and pause.
+    fn waits_for_one_that_disagrees(&mut self, now: Moment, actions: &mut Vec<Action>) -> bool {
+        let Some((replica, message)) = self.acting_peer_that_disagrees(now) else { return false };
+        self.disagreement = Some(message.clone());
+        self.announce_at = now.monotonic;
+        self.lose_all(&LostBecause::Disagreement, actions);
+        actions.push(Action::Note(Note::Disagreement { replica, message, is_waiting: true }));
+        self.write_own(MemberState::Waiting, Purpose::Announce, now, actions);
+        true
     }
 
     /// Whether a shard is held by a process whose settings nobody can tell, and that does not know yet that it has to
@@ -290,6 +304,12 @@ impl Protocol {
             }
             // Edited by hand: it is written again at once.
             Some(seen) if !self.is_mine(&seen.lease) => _ = self.owed.insert(self.own_key.clone()),
+            // Brought back by a restore to when this replica did not act yet: as if it were deleted.
+            Some(seen) if !says_it_acts(&seen.lease) => {
+                self.rejoin();
+                self.join(now, actions);
+                return;
+            }
             Some(_) => {}
             // Deleted: a peer with other settings may have started since.
             None => {
@@ -410,4 +430,9 @@ impl Protocol {
             actions.push(Action::Write { op: WriteOp::Delete, lease });
         }
     }
+}
+
+/// Whether a member lease tells peers that its replica takes part in the division.
+fn says_it_acts(lease: &Lease) -> bool {
+    lease.member.as_ref().is_some_and(|info| info.state == MemberState::Acting)
 }

@@ -1,7 +1,7 @@
 //! I9: replicas with different `--shards` never act together. The world checks it after each step.
 
 use super::world::{World, ms, s};
-use crate::{Assignment, LeaseKey, Note, Standing};
+use crate::{Assignment, LeaseKey, MemberState, Note, Standing};
 
 fn acts(world: &World, replica: usize) -> bool {
     !world.shards_of(replica).is_empty()
@@ -102,7 +102,7 @@ fn i9_a_member_lease_that_was_deleted_lets_no_other_in() {
 
 #[test]
 fn i9_a_member_lease_that_was_edited_lets_no_other_in() {
-    for edit in 0..3 {
+    for edit in 0..4 {
         for after in 0..12 {
             let mut world = World::at_rest(1, 4);
             let newcomer = world.start(World::settings("b", 8));
@@ -110,7 +110,9 @@ fn i9_a_member_lease_that_was_edited_lets_no_other_in() {
             world.edit(&LeaseKey::Member("r-0".into()), |lease| match edit {
                 0 => lease.holder = None,
                 1 => lease.holder = Some("somebody".into()),
-                _ => lease.member = None,
+                2 => lease.member = None,
+                // As a restore would, from when it waited.
+                _ => lease.member.as_mut().unwrap().state = MemberState::Waiting,
             });
             for _ in 0..200 {
                 world.run_for(ms(500));

@@ -217,3 +217,21 @@ fn i2_what_is_to_be_handed_on_and_has_an_older_epoch_is_handed_on_at_once() {
     let took = world.run_until_that(s(60), |world| world.shard_lease(0).holder.is_none());
     assert!(took <= s(1), "{took:?}");
 }
+
+#[test]
+fn i2_a_restarted_process_that_knows_of_one_with_other_settings_waits_for_its_end_and_no_longer() {
+    for edited_after in 1..15 {
+        let mut world = World::new();
+        let other = world.start(World::settings("other", 8));
+        world.run_for(s(40));
+        let first = world.start(World::settings("a", 4));
+        world.run_for(s(20));
+        world.kill(first);
+        world.kill(other);
+        let restarted = world.start(World::settings("a", 4));
+        world.run_for(s(edited_after));
+        world.edit(&LeaseKey::Member("other".into()), |_| ());
+        let took = world.run_until_that(s(90), |world| world.owner(0) == Some(restarted));
+        assert!(took <= s(30 + 2) + ms(200), "{took:?}, edited after {edited_after} s");
+    }
+}
