@@ -31,6 +31,8 @@ struct Inner {
     count: NonZeroU32,
     clock: Arc<dyn Clock>,
     terms: Mutex<BTreeMap<u32, Arc<Term>>>,
+    /// Terms that are over, of which writes are under way: work that stands still cannot end them.
+    left: Mutex<Vec<Arc<Term>>>,
     owned: watch::Sender<Arc<OwnedShards>>,
     refused: AtomicUsize,
     /// Epochs that others acted in and that are later than ours; the driver takes them.
@@ -99,6 +101,7 @@ impl Shards {
             count,
             clock,
             terms: Mutex::default(),
+            left: Mutex::default(),
             owned: watch::channel(Arc::default()).0,
             refused: AtomicUsize::new(0),
             epochs_seen: Mutex::default(),
@@ -192,13 +195,17 @@ impl Shards {
     /// For the driver: makes known what is held.
     pub(crate) fn update(&self, update: &TermUpdate<'_>, now: Moment) {
         let mut terms = self.inner.terms.lock();
+        let mut left = self.inner.left.lock();
         terms.retain(|shard, term| {
             let stays = update.held.get(shard).is_some_and(|held| held.epoch == term.epoch);
             if !stays {
                 term.change(|state| state.is_over = true);
+                left.push(Arc::clone(term));
             }
             stays
         });
+        left.retain(|term| term.writes.load(Ordering::Acquire) > 0);
+        drop(left);
         for (shard, held) in update.held {
             let term = terms.entry(*shard).or_insert_with(|| {
                 let state = TermState {
@@ -222,19 +229,14 @@ impl Shards {
         self.publish();
     }
 
-    /// For the driver: waits until no write of the shard is under way in that epoch.
+    /// For the driver: waits until no write of the shard is under way in that epoch, nor in one before.
     pub(crate) fn drained(&self, shard: u32, epoch: u64) -> impl Future<Output = ()> + Send + 'static {
-        let term = self.inner.terms.lock().get(&shard).filter(|term| term.epoch == epoch).cloned();
+        let of_the_shard = |term: &&Arc<Term>| term.shard == shard && term.epoch <= epoch;
+        let mut terms: Vec<_> = self.inner.terms.lock().values().filter(of_the_shard).cloned().collect();
+        terms.extend(self.inner.left.lock().iter().filter(of_the_shard).cloned());
         async move {
-            let Some(term) = term else { return };
-            loop {
-                let changed = term.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if term.writes.load(Ordering::Acquire) == 0 {
-                    return;
-                }
-                changed.await;
+            for term in terms {
+                term.drained().await;
             }
         }
     }
@@ -263,6 +265,19 @@ impl Shards {
 }
 
 impl Term {
+    /// Waits until no write is under way.
+    async fn drained(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.writes.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     fn new(shard: u32, epoch: u64, state: TermState) -> Self {
         Self { shard, epoch, state: Mutex::new(state), changed: Notify::new(), writes: AtomicUsize::new(0) }
     }
@@ -422,6 +437,23 @@ mod tests {
         assert!(guard.lost().now_or_never().is_some(), "the write is given up after the grace");
         drop(permit);
         assert!(drained.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn i7_a_write_of_an_earlier_term_that_never_ended_counts_too() {
+        let world = World::new();
+        world.hold([(1, world.held(1))]);
+        let permit = world.shards.guard(1).unwrap().begin().unwrap();
+        world.hold([]);
+        world.hold([(1, world.held(2))]);
+        world.hold([(1, Held { is_draining: true, ..world.held(2) })]);
+        let drained = world.shards.drained(1, 2);
+        tokio::pin!(drained);
+        assert!(drained.as_mut().now_or_never().is_none());
+        drop(permit);
+        assert!(drained.now_or_never().is_some());
+        world.hold([]);
+        assert!(world.shards.inner.left.lock().is_empty());
     }
 
     #[tokio::test]
