@@ -220,6 +220,7 @@ impl Shards {
             });
             term.change(|state| {
                 state.renewed = Some(held.renewed);
+                (state.write_until, state.hold_until) = (update.write_until, update.hold_until);
                 state.acts_from = held.acts_from;
                 state.draining_since =
                     held.is_draining.then(|| state.draining_since.unwrap_or(now.monotonic));

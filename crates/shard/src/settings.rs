@@ -207,13 +207,13 @@ impl Settings {
 
     /// From before the last successful renewal was sent until new writes stop: two thirds of the duration.
     pub fn write_until(&self) -> Duration {
-        self.lease_duration * 2 / 3
+        write_until(self.lease_duration)
     }
 
     /// From before the last successful renewal was sent until writes under way are given up: five sixths
     /// of the duration. What is left to the whole duration allows clocks whose rates differ by 1.2.
     pub fn hold_until(&self) -> Duration {
-        self.lease_duration * 5 / 6
+        hold_until(self.lease_duration)
     }
 
     /// How soon a renewal that failed is tried again.
@@ -240,6 +240,16 @@ pub fn is_dns_label(text: &str) -> bool {
         && text.bytes().all(is_inner)
         && !text.starts_with('-')
         && !text.ends_with('-')
+}
+
+/// See [`Settings::write_until`].
+pub(crate) fn write_until(lease_duration: Duration) -> Duration {
+    lease_duration * 2 / 3
+}
+
+/// See [`Settings::hold_until`].
+pub(crate) fn hold_until(lease_duration: Duration) -> Duration {
+    lease_duration * 5 / 6
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! It knows neither Kubernetes nor tokio's timers: a simulation runs it on its own API server, clock and
 //! executor.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub async fn drive(
     report: &mut dyn LeaseReport,
     shutdown: &Shutdown,
 ) -> Ended {
-    let mut table = Table { shards, clock, settings: settings.clone() };
+    let mut table = Table { shards, clock };
     let mut protocol = Protocol::new(settings.clone(), clock.moment());
     let mut requests =
         Requests { api, clock, settings, queued: VecDeque::new(), under_way: FuturesUnordered::new() };
@@ -111,7 +111,7 @@ pub async fn drive(
     loop {
         let now = clock.moment();
         let actions = protocol.step(event, now);
-        table.update(protocol.held(), now);
+        table.update(&protocol, now);
         let mut is_over = false;
         for action in actions {
             match action {
@@ -146,7 +146,7 @@ pub async fn drive(
             }
             Happened::Event(event) => event,
             Happened::Shutdown => {
-                give_up_at = Some(clock.monotonic() + protocol.settings().hold_until() + STOP_GRACE);
+                give_up_at = Some(clock.monotonic() + protocol.hold_until() + STOP_GRACE);
                 Event::Stop
             }
             Happened::Overdue => return Ended::Overdue,
@@ -221,17 +221,12 @@ async fn next(
 struct Table<'a> {
     shards: &'a Shards,
     clock: &'a dyn Clock,
-    settings: Settings,
 }
 
 impl Table<'_> {
-    fn update(&mut self, held: &std::collections::BTreeMap<u32, Held>, now: Moment) {
-        let update = TermUpdate {
-            held,
-            write_until: self.settings.write_until(),
-            hold_until: self.settings.hold_until(),
-        };
-        self.shards.update(&update, now);
+    fn update(&mut self, protocol: &Protocol, now: Moment) {
+        let (write_until, hold_until) = (protocol.write_until(), protocol.hold_until());
+        self.shards.update(&TermUpdate { held: protocol.held(), write_until, hold_until }, now);
     }
 
     fn next_epoch_seen(&self) -> Option<(u32, u64)> {
@@ -242,7 +237,9 @@ impl Table<'_> {
 impl Drop for Table<'_> {
     fn drop(&mut self) {
         let now = self.clock.moment();
-        self.update(&std::collections::BTreeMap::new(), now);
+        let none =
+            TermUpdate { held: &BTreeMap::new(), write_until: Duration::ZERO, hold_until: Duration::ZERO };
+        self.shards.update(&none, now);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::seen::Span;
 use super::state::{COLLECT_AFTER_DURATIONS, Phase, Protocol, Purpose, Seen};
 use super::{Action, LostBecause, Note, WriteOp};
-use crate::settings::LONGEST_LEASE_DURATION;
+use crate::settings::{LONGEST_LEASE_DURATION, write_until};
 use crate::{Lease, LeaseKey, MemberInfo, MemberState, Moment};
 
 impl Protocol {
@@ -269,6 +269,18 @@ impl Protocol {
             .map(|(id, _, _)| id.as_str())
     }
 
+    /// Our lease duration, or that of a live peer with a shorter one, as far as our interval of renewals allows. When
+    /// somebody deletes a lease, that peer makes it anew and waits for no longer than its own duration for a
+    /// holder that does not know yet.
+    fn shortest_duration(&self, now: Moment) -> Duration {
+        let own = self.settings.lease_duration;
+        self.live_peers(now)
+            .filter_map(|(_, lease, _)| u64::try_from(lease.duration_seconds?).ok())
+            .map(Duration::from_secs)
+            .filter(|duration| write_until(*duration) > self.settings.renew_interval)
+            .fold(own, Duration::min)
+    }
+
     fn fits(&self, info: &MemberInfo) -> bool {
         #[cfg(feature = "mutants")]
         if self.settings.has(crate::Mutant::ShardCountUnchecked) {
@@ -330,6 +342,7 @@ impl Protocol {
             return;
         }
         self.warn_of_peers(now, actions);
+        self.lasts = self.shortest_duration(now);
         self.divide(now);
         #[cfg(feature = "mutants")]
         if self.settings.has(crate::Mutant::WallClockExpiry) {
@@ -379,7 +392,7 @@ impl Protocol {
 
     /// Whether the own member lease was renewed not too long ago.
     pub(super) fn is_live(&self, now: Moment) -> bool {
-        self.member_renewed.is_some_and(|sent| now.longest_since(&sent) < self.settings.hold_until())
+        self.member_renewed.is_some_and(|sent| now.longest_since(&sent) < self.hold_until())
     }
 
     /// Computes which shards are this replica's.

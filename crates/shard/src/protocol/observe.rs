@@ -262,7 +262,7 @@ impl Protocol {
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
-        if now.longest_since(&sent) >= self.settings.write_until() {
+        if now.longest_since(&sent) >= self.write_until() {
             // The answer took so long that the term is over before it began.
             return;
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::seen::{Concluded, SeenLeases, Span};
 use super::{Action, ApiServerShards, Event, LostBecause, Note, Standing};
+use crate::settings::{hold_until, write_until};
 use crate::{Lease, LeaseKey, Moment, Settings};
 
 /// Member leases are collected after so many durations without a change.
@@ -140,6 +141,8 @@ pub struct Protocol {
     pub(super) announce_at: Duration,
     /// How often this replica announced itself and then met a peer that disagrees.
     pub(super) withdrawals: u32,
+    /// For how long a lease of this replica is acted on: see [`Protocol::hold_until`].
+    pub(super) lasts: Duration,
     /// Whether this process ever wrote its member lease.
     pub(super) was_member: bool,
     pub(super) warned_of: BTreeSet<String>,
@@ -158,6 +161,7 @@ impl Protocol {
     /// A replica that has just started.
     pub fn new(settings: Settings, now: Moment) -> Self {
         let asks = settings.asks_api_server;
+        let lasts = settings.lease_duration;
         Self {
             own_key: LeaseKey::Member(settings.replica_id.clone()),
             settings,
@@ -188,6 +192,7 @@ impl Protocol {
             disagreement: None,
             announce_at: now.monotonic,
             withdrawals: 0,
+            lasts,
             was_member: false,
             warned_of: BTreeSet::new(),
             api_server: if asks { ApiServerShards::NoAnswer } else { ApiServerShards::Unsaid },
@@ -262,9 +267,21 @@ impl Protocol {
     }
 
     /// The shards that this replica holds. Whether a write may start follows from it and the clocks
-    /// alone: see [`Settings::write_until`] and [`Settings::hold_until`].
+    /// alone: see [`Protocol::write_until`] and [`Protocol::hold_until`].
     pub fn held(&self) -> &BTreeMap<u32, Held> {
         &self.held
+    }
+
+    /// From before the last successful renewal was sent until new writes stop: as [`Settings::write_until`], but by the
+    /// duration of a peer whose is shorter.
+    pub fn write_until(&self) -> Duration {
+        write_until(self.lasts)
+    }
+
+    /// From before the last successful renewal was sent until writes under way are given up: as
+    /// [`Settings::hold_until`], but by the duration of a peer whose is shorter.
+    pub fn hold_until(&self) -> Duration {
+        hold_until(self.lasts)
     }
 
     /// The shards that are this replica's by the division.
@@ -316,7 +333,7 @@ impl Protocol {
                     self.held.get(shard).is_some_and(|held| {
                         !held.is_draining
                             && held.acts_from.is_none_or(|from| from <= now.monotonic)
-                            && now.longest_since(&held.renewed) < self.settings.write_until()
+                            && now.longest_since(&held.renewed) < self.write_until()
                     })
                 };
                 Standing::Acting { wanted: self.wanted.len(), owned: self.wanted.iter().filter(acts).count() }
@@ -425,7 +442,7 @@ impl Protocol {
     }
 
     fn drop_what_ended(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let hold_until = self.settings.hold_until();
+        let hold_until = self.hold_until();
         self.quarantine.retain(|_, until| *until > now.monotonic);
         let ended: Vec<u32> = self
             .held
@@ -472,7 +489,7 @@ impl Protocol {
                 consider(*at);
             }
         }
-        let hold_until = self.settings.hold_until();
+        let hold_until = self.hold_until();
         for held in self.held.values() {
             consider(held.renewed.monotonic + hold_until);
             held.acts_from.into_iter().for_each(&mut consider);

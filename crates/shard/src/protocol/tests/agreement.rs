@@ -148,3 +148,23 @@ fn sc28_sc40_other_durations_are_warned_about_and_never_let_two_act() {
         assert!(world.notes_of(0).iter().any(told));
     }
 }
+
+/// All leases are deleted while one that runs with a longer duration hears nothing; who makes its lease anew waits for its own.
+#[test]
+fn sc40_i1_one_with_a_longer_duration_acts_no_longer_than_a_peer_that_does_not_know_of_it_waits() {
+    for longer in [40, 60, 300] {
+        let mut world = World::at_rest(2, 4);
+        let mut settings = World::settings("long", 4);
+        settings.lease_duration = s(longer);
+        let long = world.start(settings);
+        // Nobody has read yet that it has a shard.
+        world.run_until_that(s(60), |world| !world.shards_of(long).is_empty());
+        let its = world.shards_of(long)[0];
+        world.replicas[long].network.is_cut = true;
+        world.delete_all();
+        world.checks.may_forget_epochs = true;
+        // The world checks I1 all the time.
+        world.run_for(s(400));
+        assert!(world.owner(its).is_some_and(|owner| owner != long), "{longer} s");
+    }
+}

@@ -66,7 +66,7 @@ impl Replica {
         self.protocol.held().get(&shard).is_some_and(|held| {
             !held.is_draining
                 && held.acts_from.is_none_or(|from| from <= moment.monotonic)
-                && moment.longest_since(&held.renewed) < self.protocol.settings().write_until()
+                && moment.longest_since(&held.renewed) < self.protocol.write_until()
         }) && self.run != Run::Gone
     }
 
@@ -76,7 +76,7 @@ impl Replica {
         self.protocol.held().get(&shard).is_some_and(|held| {
             (!held.is_draining || self.draining.contains_key(&shard))
                 && held.acts_from.is_none_or(|from| from <= moment.monotonic)
-                && moment.longest_since(&held.renewed) < self.protocol.settings().hold_until()
+                && moment.longest_since(&held.renewed) < self.protocol.hold_until()
         }) && self.run != Run::Gone
     }
 }
@@ -405,6 +405,12 @@ impl World {
     /// Makes a lease as a person, or a backup, would.
     pub(super) fn make(&mut self, lease: &Lease) {
         self.store.write(WriteOp::Create, lease, self.now, &mut self.checks).unwrap();
+    }
+
+    pub(super) fn delete_all(&mut self) {
+        for key in self.store.leases.keys().cloned().collect::<Vec<_>>() {
+            self.delete(&key);
+        }
     }
 
     pub(super) fn delete(&mut self, key: &LeaseKey) {
