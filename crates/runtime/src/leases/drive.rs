@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoy_shard::{
-    Action, ApiServerShards, Event, Held, Lease, LeaseKey, Moment, Note, Protocol, Settings, WriteError,
-    WriteOp, Written,
+    Action, ApiServerShards, Event, Lease, LeaseKey, Moment, Note, Protocol, Settings, WriteError, WriteOp,
+    Written,
 };
 use futures::future::{BoxFuture, Either, select};
 use futures::stream::{FuturesUnordered, StreamExt as _};
