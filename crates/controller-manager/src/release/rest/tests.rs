@@ -82,23 +82,28 @@ fn another_basis_is_no_rest() {
     assert_ne!(of_gone(Arc::default()), of_gone(Arc::default()));
 }
 
+/// A minute after the last look, with nothing to do.
+fn quiet(release: &Release) -> Moment<'_> {
+    Moment {
+        release,
+        status: release.status.as_ref().unwrap(),
+        is_shown: true,
+        is_held: false,
+        is_fought: false,
+        is_source_troubled: false,
+        is_observed: true,
+        has_left: false,
+        is_look_due: false,
+        now: second(100 + 60),
+    }
+}
+
 #[test]
 fn rest_ends_with_its_time_and_with_all_that_another_time_may_ask_for() {
     let (release, serves) = (release(), Arc::new(Capabilities::default()));
     let basis = Basis::new(&release, &source(), &[], &serves, std::iter::empty());
     let of = |release: &Release, change: &dyn Fn(&mut Moment<'_>)| {
-        let mut moment = Moment {
-            release,
-            status: release.status.as_ref().unwrap(),
-            is_shown: true,
-            is_held: false,
-            is_fought: false,
-            is_source_troubled: false,
-            is_observed: true,
-            has_left: false,
-            is_look_due: false,
-            now: second(100 + 60),
-        };
+        let mut moment = quiet(release);
         change(&mut moment);
         at_rest(Some(&basis), &basis, &moment)
     };
@@ -129,19 +134,7 @@ fn rest_ends_with_its_time_and_with_all_that_another_time_may_ask_for() {
     assert_eq!(with_status(|status| status.failure = Some(Box::new(FailureStatus::default()))), None);
     assert_eq!(with_status(|status| status.rollback = Some(Box::new(RollbackStatus::default()))), None);
     // Who takes over knows of no look.
-    let moment = Moment {
-        release: &release,
-        status: release.status.as_ref().unwrap(),
-        is_shown: true,
-        is_held: false,
-        is_fought: false,
-        is_source_troubled: false,
-        is_observed: true,
-        has_left: false,
-        is_look_due: false,
-        now: second(160),
-    };
-    assert_eq!(at_rest(None, &basis, &moment), None);
+    assert_eq!(at_rest(None, &basis, &quiet(&release)), None);
 }
 
 #[test]

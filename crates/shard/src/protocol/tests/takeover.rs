@@ -168,19 +168,23 @@ fn i2_a_restarted_process_acts_at_the_instant_at_which_the_lease_of_its_id_ends(
     assert!(took > s(33) && took <= s(2 + 33) + ms(100), "{took:?}");
 }
 
+/// One of two replicas dies, and another joins after a while; with the one that stays.
+fn one_joins_after_a_death(after: Duration) -> (World, usize) {
+    let mut world = World::new();
+    let stays = world.start(settings_that_end_between_lists("stays", 4));
+    let dies = world.start(settings_that_end_between_lists("dies", 4));
+    world.run_for(s(60));
+    world.kill(dies);
+    world.run_for(after);
+    world.start(settings_that_end_between_lists("new", 4));
+    (world, stays)
+}
+
 #[test]
 fn i2_who_takes_over_acts_before_it_hands_on_to_one_that_joined_meanwhile() {
     let mut handed_on = 0;
     for phase in 30..40 {
-        let mut world = World::new();
-        let (stays, dies) = (
-            world.start(settings_that_end_between_lists("stays", 4)),
-            world.start(settings_that_end_between_lists("dies", 4)),
-        );
-        world.run_for(s(60));
-        world.kill(dies);
-        world.run_for(s(20) + ms(500) * phase);
-        world.start(settings_that_end_between_lists("new", 4));
+        let (mut world, stays) = one_joins_after_a_death(s(20) + ms(500) * phase);
         let since = world.now;
         world.run_for(s(90));
         let notes: Vec<_> = world.notes.iter().filter(|(at, who, _)| *at > since && *who == stays).collect();
@@ -201,15 +205,7 @@ fn i2_who_takes_over_acts_before_it_hands_on_to_one_that_joined_meanwhile() {
 
 #[test]
 fn i2_what_is_to_be_handed_on_and_has_an_older_epoch_is_handed_on_at_once() {
-    let mut world = World::new();
-    let (stays, dies) = (
-        world.start(settings_that_end_between_lists("stays", 4)),
-        world.start(settings_that_end_between_lists("dies", 4)),
-    );
-    world.run_for(s(60));
-    world.kill(dies);
-    world.run_for(s(38));
-    world.start(settings_that_end_between_lists("new", 4));
+    let (mut world, stays) = one_joins_after_a_death(s(38));
     world.run_for(s(3));
     assert_eq!(world.shards_of(stays), [0, 1, 2, 3], "taken over, and to be handed on later");
     world.step(stays, Event::EpochSeen { shard: 0, epoch: 40 });
