@@ -27,6 +27,18 @@ pub(crate) fn flag(object: &Value, pointer: &str) -> bool {
 pub(crate) struct Condition<'a>(&'a Value);
 
 impl<'a> Condition<'a> {
+    pub(crate) fn new(value: &'a Value) -> Self {
+        Self(value)
+    }
+
+    pub(crate) fn type_(self) -> &'a str {
+        text(self.0, "/type")
+    }
+
+    pub(crate) fn status(self) -> &'a str {
+        text(self.0, "/status")
+    }
+
     pub(crate) fn is(self, status: &str) -> bool {
         text(self.0, "/status") == status
     }
@@ -37,6 +49,11 @@ impl<'a> Condition<'a> {
 
     pub(crate) fn message(self) -> &'a str {
         text(self.0, "/message")
+    }
+
+    /// How bad it is, as Cluster API says.
+    pub(crate) fn severity(self) -> &'a str {
+        text(self.0, "/severity")
     }
 
     pub(crate) fn since(self) -> &'a str {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{condition, condition_true, number};
+use crate::field::{condition, condition_true, number, text};
 use crate::health::Health;
 
 /// What is true of an object whatever its kind: it is being deleted, or its controller has not looked at
@@ -17,8 +17,13 @@ pub(crate) fn before_all(object: &Value) -> Option<Health> {
         };
         return Some(Health::progressing("Terminating", message));
     }
-    let (generation, observed) =
-        (number(object, "/metadata/generation"), number(object, "/status/observedGeneration"));
+    let generation = number(object, "/metadata/generation");
+    // Some write it as a text, in which others have something else.
+    let as_text = || {
+        let observed = text(object, "/status/observedGeneration").parse().ok();
+        observed.filter(|observed| Some(*observed) < generation)
+    };
+    let observed = number(object, "/status/observedGeneration").or_else(as_text);
     match (generation, observed) {
         (Some(generation), Some(observed)) if observed != generation => {
             let message = format!("its controller has seen generation {observed}, not yet {generation}");

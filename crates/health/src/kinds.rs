@@ -1,6 +1,7 @@
 //! Kinds with a rule of their own.
 
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use crate::field::{condition, condition_true, count, flag, text};
 use crate::generic;
@@ -23,9 +24,18 @@ pub(crate) fn job(object: &Value) -> Health {
 }
 
 pub(crate) fn cron_job(object: &Value) -> Health {
-    match flag(object, "/spec/suspend") {
-        true => Health::new(State::Suspended, "Suspended", "it is suspended"),
-        false => generic::by_conditions(object),
+    if flag(object, "/spec/suspend") {
+        return Health::new(State::Suspended, "Suspended", "it is suspended");
+    }
+    let time = |pointer| text(object, pointer).parse::<Timestamp>().ok();
+    let runs =
+        object.pointer("/status/active").and_then(Value::as_array).is_some_and(|jobs| !jobs.is_empty());
+    let (started, succeeded) = (time("/status/lastScheduleTime"), time("/status/lastSuccessfulTime"));
+    match started.zip(succeeded) {
+        Some((started, succeeded)) if succeeded < started && !runs => {
+            Health::degraded("LastRunFailed", format!("its run of {started} did not succeed"))
+        }
+        _ => Health::healthy(),
     }
 }
 
@@ -42,6 +52,12 @@ pub(crate) fn service(object: &Value) -> Health {
     if is_balanced && text(object, "/spec/clusterIP").is_empty() {
         return Health::progressing("NoIPAssigned", "it has no cluster IP yet");
     }
+    let addresses = object.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
+    if is_balanced && addresses.is_none_or(Vec::is_empty) {
+        // Where nothing hands out addresses it stays so, and serves inside the cluster.
+        let message = "no load balancer has given it an address yet";
+        return Health { blocking: false, ..Health::progressing("NoAddress", message) };
+    }
     generic::by_conditions(object)
 }
 
@@ -55,6 +71,9 @@ pub(crate) fn namespace(object: &Value) -> Health {
 pub(crate) fn custom_resource_definition(object: &Value) -> Health {
     if let Some(refused) = condition(object, "NamesAccepted").filter(|accepted| accepted.is("False")) {
         return Health::degraded(refused.reason(), refused.message());
+    }
+    if let Some(broken) = condition_true(object, "NonStructuralSchema") {
+        return Health::degraded(broken.reason(), broken.message());
     }
     match condition(object, "Established") {
         Some(established) if established.is("True") => Health::healthy(),
@@ -75,6 +94,12 @@ pub(crate) fn api_service(object: &Value) -> Health {
 }
 
 pub(crate) fn autoscaler(object: &Value) -> Health {
+    // In version v1 the conditions are in an annotation.
+    let annotated = object.pointer("/metadata/annotations/autoscaling.alpha.kubernetes.io~1conditions");
+    let annotated =
+        annotated.and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let with_conditions = annotated.map(|conditions| json!({"status": {"conditions": conditions}}));
+    let object = with_conditions.as_ref().unwrap_or(object);
     let not = |type_: &str| condition(object, type_).filter(|condition| condition.is("False"));
     if let Some(unable) = not("AbleToScale") {
         return Health::degraded(unable.reason(), unable.message());

@@ -7,7 +7,9 @@
 //! - a container that cannot start (image, configuration) makes its Pod Degraded;
 //! - an unbound PersistentVolumeClaim is Progressing but does not hold back the others: with the binding
 //!   mode `WaitForFirstConsumer`, which the claim does not show, it waits for a Pod that may come later;
-//! - what is stopped on purpose is Suspended, with its own word.
+//! - what is stopped on purpose is Suspended, with its own word;
+//! - a Service of type LoadBalancer and an Ingress without an address are Progressing, and hold back nobody;
+//! - kinds whose controllers are known are judged by what those say in conditions and phases (`table`).
 
 #![warn(missing_docs)]
 
@@ -16,9 +18,12 @@ mod generic;
 mod health;
 mod kinds;
 mod pod;
+mod rollout;
+mod table;
 mod workload;
 
 pub use health::{Health, State, Summary, summarize};
+pub use table::{KindRule, kind_rules};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -48,6 +53,7 @@ pub fn health_of(object: &Value, now: Timestamp) -> Health {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => kinds::custom_resource_definition(object),
         ("apiregistration.k8s.io", "APIService") => kinds::api_service(object),
         ("autoscaling", "HorizontalPodAutoscaler") => kinds::autoscaler(object),
-        _ => generic::by_conditions(object),
+        ("argoproj.io", "Rollout") => rollout::rollout(object),
+        _ => table::by_table(group, kind, object).unwrap_or_else(|| generic::by_conditions(object)),
     }
 }

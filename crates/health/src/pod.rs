@@ -7,15 +7,13 @@ use crate::health::Health;
 /// How long no node may take a Pod before it counts as failed; kstatus has the same.
 const SCHEDULE_WINDOW: SignedDuration = SignedDuration::from_secs(15);
 
-/// Why a container waits, when it will not start by itself.
-const STUCK: [&str; 6] = [
-    "CrashLoopBackOff",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "ErrImageNeverPull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-];
+/// Whether a container that waits for this reason will not start by itself, or not soon.
+fn is_stuck(reason: &str) -> bool {
+    reason.ends_with("BackOff")
+        || reason.ends_with("Error")
+        || reason.starts_with("Err")
+        || reason == "InvalidImageName"
+}
 
 pub(crate) fn pod(object: &Value, now: Timestamp) -> Health {
     match text(object, "/status/phase") {
@@ -63,7 +61,7 @@ fn stuck_container(object: &Value) -> Option<Health> {
     let containers = statuses.iter().filter_map(|pointer| object.pointer(pointer)?.as_array()).flatten();
     containers.into_iter().find_map(|container| {
         let reason = text(container, "/state/waiting/reason");
-        STUCK.contains(&reason).then(|| {
+        is_stuck(reason).then(|| {
             let (name, detail) = (text(container, "/name"), text(container, "/state/waiting/message"));
             let colon = if detail.is_empty() { "" } else { ": " };
             Health::degraded(reason, format!("container {name} does not start ({reason}){colon}{detail}"))
