@@ -5,11 +5,12 @@
 //! counts the writes to all of them, so that resource versions of different kinds can be compared.
 //! Writes are optimistic: the caller says which revision it read, and a lost race carries the current
 //! value back. [`memory`] keeps everything in memory, [`embedded`] in one
-//! file that survives a crash; every backend answers the same conformance suite. [`watch_cache`] serves lists
+//! file that survives a crash, [`etcd`] in an etcd that several servers share; every backend answers the same conformance suite. [`watch_cache`] serves lists
 //! and watches of one resource from memory.
 
 pub mod embedded;
 mod error;
+pub mod etcd;
 mod history;
 pub mod memory;
 mod storage;

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_storage::embedded::{EmbeddedOptions, EmbeddedStorage};
+use convoy_storage::etcd::{EtcdOptions, EtcdStorage, TlsFiles};
 use convoy_storage::memory::MemoryStorage;
 use convoy_storage::watch_cache::{
     At, CacheError, CacheLimits, Delivery, DeliveryKind, EntryFormat, From, Selector, Start, WatchCache,
 };
 use convoy_storage::{ListOptions, Storage, StorageError};
+use convoy_testkit::Etcd;
 
 const WRITERS: u64 = 4;
 const WATCHERS: u64 = 12;
@@ -150,4 +152,18 @@ async fn watchers_of_an_embedded_store_end_with_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let storage = EmbeddedStorage::open(&folder.path().join("store"), EmbeddedOptions::default()).unwrap();
     everybody_agrees(Arc::new(storage)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn watchers_of_an_etcd_end_with_what_it_has() {
+    let Some(etcd) = Etcd::start_or_leave_out() else { return };
+    let options = EtcdOptions {
+        servers: etcd.urls(),
+        tls: TlsFiles::default(),
+        prefix: "/registry".to_owned(),
+        replaces: "/registry".to_owned(),
+        compaction_interval: Duration::ZERO,
+        measure: None,
+    };
+    everybody_agrees(Arc::new(EtcdStorage::open(&options).unwrap())).await;
 }

@@ -10,6 +10,7 @@
 pub mod audit;
 mod certificates;
 mod control_plane;
+mod etcd;
 mod faulty_link;
 mod git_server;
 mod https;
@@ -25,6 +26,7 @@ pub mod writers;
 
 pub use certificates::{Authority, Identity};
 pub use control_plane::{ControlPlane, Options, StartError};
+pub use etcd::Etcd;
 pub use faulty_link::{FaultyLink, LinkMode};
 pub use git_server::GitServer;
 pub use https::{HttpsClient, Response};
