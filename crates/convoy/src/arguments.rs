@@ -84,6 +84,8 @@ pub(crate) enum Command {
     /// Let go of what a Release or a Cluster has on a target that is gone: the object is deleted, and what it left
     /// on the target is not touched and not known any more.
     Forget(objects::Forget),
+    /// Print the Secrets with the certificates of a deployment that has no cert-manager.
+    Certificates(Certificates),
     /// Print the completion script of a shell.
     Completion(Completion),
 }
@@ -459,6 +461,18 @@ pub(crate) enum ObjectOutput {
     Yaml,
     /// Its name only.
     Name,
+}
+
+/// Print the Secrets with the certificates of a deployment that has no cert-manager: convoy-apiserver-serving,
+/// convoy-observer-serving and convoy-proxy-client, all new and valid for a year.
+#[derive(Debug, Args)]
+pub(crate) struct Certificates {
+    /// The namespace of the Secrets, which their certificates are for, too.
+    #[arg(short, long, value_parser = dns_label, value_name = "NAMESPACE", default_value = "convoy-system")]
+    pub(crate) namespace: String,
+    /// The domain of the host's Services.
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    pub(crate) cluster_domain: String,
 }
 
 /// Print the completion script of a shell.

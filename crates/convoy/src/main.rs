@@ -4,6 +4,7 @@
 
 mod arguments;
 mod bad_flag;
+mod certificates;
 #[cfg(test)]
 mod command_line_docs;
 mod demo;
@@ -62,6 +63,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Template(template) => return template::run(template, Timestamp::now()),
         Command::Lint(arguments) => return Ok(lint::run(arguments, Timestamp::now())),
         Command::Show(arguments) => return show::run(arguments),
+        Command::Certificates(arguments) => {
+            return certificates::run(arguments, Timestamp::now()).map(|()| ExitCode::SUCCESS);
+        }
         Command::Completion(completion) => {
             let mut command = Arguments::command();
             clap_complete::generate(completion.shell, &mut command, "convoy", &mut std::io::stdout());

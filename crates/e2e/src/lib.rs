@@ -16,6 +16,7 @@
 pub mod clock;
 pub mod crash;
 pub mod dead;
+pub mod deployment;
 pub mod fleet;
 pub mod isolation;
 pub mod load;
