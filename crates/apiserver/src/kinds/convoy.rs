@@ -281,6 +281,8 @@ mod tests {
             ("Release", release(json!({"source": helm, "render": {"helm": {"valuesFiles": ["a/b..yaml"]}}}))),
             ("Release", release(json!({"render": {"manifests": {"include": ["*.yaml"]}}}))),
             ("Release", release(oci(json!({"tag": "1"})))),
+            ("Release", release(oci(json!({"semver": ">=1.2 <2 || 4.x"})))),
+            ("GitRepository", git(json!({"ref": {"semver": "~1.4-0"}}))),
             ("GitRepository", git(json!({"include": ["a/**"], "ignore": ["*.md"]}))),
             ("HelmRegistry", registry(json!({"passCredentials": true, "secretRef": {"name": "s"}}))),
             ("HelmRegistry", registry(json!({"passCredentials": false}))),
@@ -290,6 +292,17 @@ mod tests {
         for (kind, spec, want) in [
             ("Release", release(json!({"source": {}})), "spec.source.git: Required"),
             ("Release", release(json!({"source": both})), "spec.source: Forbidden: at most one of"),
+            (
+                "Release",
+                release(json!({"source": {"helm": {"registryRef": {"name": "h"}, "chart": "a", "version": "newest"}}})),
+                "spec.source.helm.version: Invalid value: \"newest\"",
+            ),
+            (
+                "Release",
+                release(oci(json!({"semver": ">=1 <<2"}))),
+                "spec.source.oci.semver: Invalid value: \">=1 <<2\"",
+            ),
+            ("GitRepository", git(json!({"ref": {"semver": "v1 or v2"}})), "spec.ref.semver: Invalid"),
             ("Release", release(oci(json!({}))), "spec.source.oci.tag: Required"),
             (
                 "Release",

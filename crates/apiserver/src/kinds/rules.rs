@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use convoy_cel::Expression;
+use convoy_helm::semver::Constraints;
 use convoy_meta::{FieldError, LabelSelector, validation};
 use serde_json::Value;
 
@@ -127,6 +128,15 @@ pub(super) fn unserved(kind: &str, object: &Value) -> Vec<FieldError> {
     asked.map(|(_, path, why)| FieldError::forbidden(*path, format!("{why}; leave the field out"))).collect()
 }
 
+/// A range of versions is one that some version can be in.
+fn version_range(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(range) = at(object, path).and_then(Value::as_str)
+        && let Err(error) = Constraints::parse(range)
+    {
+        errors.push(FieldError::invalid(path, range, error.to_string()));
+    }
+}
+
 /// Globs choose files.
 fn globs(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let all = at(object, path).and_then(Value::as_array).into_iter().flatten();
@@ -147,6 +157,7 @@ fn git_repository(object: &Value, errors: &mut Vec<FieldError>) {
     if set(object, "spec.ref", &WAYS) != ["branch", "commit"] {
         at_most_one(object, "spec.ref", &WAYS, errors);
     }
+    version_range(object, "spec.ref.semver", errors);
     source(object, errors);
 }
 
@@ -190,6 +201,8 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     }
     at_most_one(object, "spec.source", &SOURCES, errors);
     name(object, "spec.source.helm.registryRef.name", errors);
+    version_range(object, "spec.source.helm.version", errors);
+    version_range(object, "spec.source.oci.semver", errors);
     name(object, "spec.source.oci.registryRef.name", errors);
     if at(object, "spec.source.oci").is_some() {
         const REFERENCES: [&str; 3] = ["tag", "semver", "digest"];
