@@ -329,6 +329,11 @@ pub struct ApplyPolicy {
     /// What happens to the objects when the Release is deleted: Delete or Orphan. Default: Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
+    /// How long the deletion of the Release waits for a target that is out of contact. Then what is there stays, convoy
+    /// forgets it, and the Release goes. Counted from the deletion, or from when contact was lost after it. Default:
+    /// without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_timeout: Option<Duration>,
 }
 
 /// What to do about fields that another field manager owns.
@@ -431,6 +436,11 @@ impl ReleaseSpec {
     /// What happens to the objects when the Release is deleted.
     pub fn deletion_policy(&self) -> DeletionPolicy {
         self.apply.as_ref().and_then(|apply| apply.deletion_policy).unwrap_or_default()
+    }
+
+    /// How long a deletion waits for a target that is out of contact; none for without end.
+    pub fn deletion_timeout(&self) -> Option<Duration> {
+        self.apply.as_ref().and_then(|apply| apply.deletion_timeout)
     }
 
     /// What is done when a delivery failed for the last time.

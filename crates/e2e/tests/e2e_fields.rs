@@ -437,7 +437,8 @@ fn a_git_repository_leaves_out_what_it_is_told_to() {
     until("one went", || (maps()? == ["two"]).then_some(()));
 }
 
-/// A target that is gone for good: nothing is let go of by itself, and each way out ends the deletion.
+/// A target that is gone for good: nothing is let go of by itself but after `deletionTimeout`, and each way out ends the
+/// deletion.
 #[test]
 fn a_target_that_is_gone_keeps_no_release_that_somebody_lets_go_of() {
     let map = config_map("m");
@@ -454,9 +455,13 @@ fn a_target_that_is_gone_keeps_no_release_that_somebody_lets_go_of() {
         let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
         Some(format!("{}: {}", ready["reason"].as_str()?, ready["message"].as_str()?))
     };
-    let names = ["policy", "forget", "cluster"];
+    let names = ["policy", "forget", "cluster", "timeout"];
     for name in names {
-        apply(&Stage::release_of(name, "m", &json!({"apply": {"wait": false}})));
+        let mut policy = json!({"wait": false});
+        if name == "timeout" {
+            policy["deletionTimeout"] = "10s".into();
+        }
+        apply(&Stage::release_of(name, "m", &json!({"apply": policy})));
         until(&format!("{name} is delivered"), || {
             ready("release", name).filter(|said| said.starts_with("Succeeded"))
         });
@@ -477,6 +482,7 @@ fn a_target_that_is_gone_keeps_no_release_that_somebody_lets_go_of() {
         });
         let ways = said.contains("deletionPolicy to Orphan") && said.contains("delete the Cluster object");
         assert!(said.starts_with("ClusterUnreachable") && ways, "{said}");
+        assert_eq!(said.contains("convoy lets go of them"), name == "timeout", "{said}");
     }
     let is_gone = |name: &str| {
         until(&format!("{name} is gone"), || host.object(&["release", name]).is_none().then_some(()));
@@ -488,6 +494,7 @@ fn a_target_that_is_gone_keeps_no_release_that_somebody_lets_go_of() {
     let (code, out, err) = cli.run("forget release forget --yes");
     assert_eq!((code, out.trim()), (Some(0), "release.convoy.kumodo.io/forget forgotten"), "{err}");
     is_gone("forget");
+    is_gone("timeout");
     assert!(host.object(&["release", "cluster"]).is_some(), "nobody has let go of it");
     host.ok(&["delete", "cluster", "c", "--wait=false"]);
     is_gone("cluster");

@@ -294,7 +294,9 @@ mod tests {
             ("Release", release(json!({"source": both})), "spec.source: Forbidden: at most one of"),
             (
                 "Release",
-                release(json!({"source": {"helm": {"registryRef": {"name": "h"}, "chart": "a", "version": "newest"}}})),
+                release(
+                    json!({"source": {"helm": {"registryRef": {"name": "h"}, "chart": "a", "version": "newest"}}}),
+                ),
                 "spec.source.helm.version: Invalid value: \"newest\"",
             ),
             (
@@ -335,6 +337,11 @@ mod tests {
                 "spec.render.manifests.exclude[1]: Invalid value: \"a[\"",
             ),
             ("Release", release(json!({"apply": {"timeout": "5 minutes"}})), "spec.apply.timeout: Invalid"),
+            (
+                "Release",
+                release(json!({"apply": {"deletionTimeout": "-1h"}})),
+                "spec.apply.deletionTimeout: Invalid",
+            ),
             ("Release", release(json!({"dependsOn": [{"name": "a"}]})), "spec.dependsOn[0].name: Invalid"),
             ("GitRepository", git(json!({"include": ["["]})), "spec.include[0]: Invalid"),
             ("GitRepository", git(json!({"ignore": ["a", "["]})), "spec.ignore[1]: Invalid"),

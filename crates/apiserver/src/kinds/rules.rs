@@ -225,7 +225,7 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     values_files(object, errors);
     globs(object, "spec.render.manifests.include", errors);
     globs(object, "spec.render.manifests.exclude", errors);
-    for field in ["spec.interval", "spec.apply.timeout"] {
+    for field in ["spec.interval", "spec.apply.timeout", "spec.apply.deletionTimeout"] {
         duration(object, field, errors);
     }
     namespace_labels(object, errors);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{DeletionPolicy, Release, finalizer, reason};
+use convoy_api::{Cluster, DeletionPolicy, Release, condition_type, finalizer, find_condition, reason};
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::Plan;
 use convoy_runtime::{EventKind, Sharded as _, StoreKey, store_key};
+use jiff::{SignedDuration, Timestamp};
 
 use super::delete_hooks::Removal;
 use super::deliver::DeliveryFailure;
@@ -14,6 +15,7 @@ use super::index::called;
 use super::inventory::{Inventory, InventoryId};
 use super::late::{objects_of, tombstones};
 use super::left::Left;
+use super::status::whole_second;
 use super::{Look, Releases};
 use crate::access::Allowed;
 use crate::host::HostError;
@@ -31,6 +33,20 @@ pub(crate) enum Deletion {
     Waits { message: String, wait: Duration },
     /// Something is in the way.
     Blocked { reason: &'static str, message: String },
+    /// The target is out of contact, and after this time what is there is let go of.
+    OutOfContact { message: String, wait: Duration },
+}
+
+/// When what a deleted Release has on a Cluster that is out of contact is let go of; none when it never is.
+///
+/// The Cluster's condition says since when: it outlasts the replica that saw contact break off.
+fn let_go_at(release: &Release, cluster: &Cluster) -> Option<Timestamp> {
+    let deleted = release.metadata.deletion_timestamp.as_ref()?.0;
+    let timeout = SignedDuration::try_from(release.spec.deletion_timeout()?.as_std()).ok()?;
+    let conditions = &cluster.status.as_ref()?.conditions;
+    let reachable = find_condition(conditions, condition_type::REACHABLE)?;
+    let since = (reachable.status != "True").then_some(reachable.last_transition_time.0)?;
+    deleted.max(since).checked_add(timeout).ok()
 }
 
 impl Releases {
@@ -104,14 +120,22 @@ impl Releases {
                     );
                     return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
                 }
-                self.leave_behind(release, &mut inventory, cluster, ownership).await?;
+                let why = "was deleted";
+                self.leave_behind(release, &mut inventory, (cluster, why), ownership).await?;
                 return Ok(None);
             }
             if cluster_exists && self.contacts.last(cluster_key, &**ownership).is_none() {
                 let message = format!("the Cluster {cluster} is being connected to");
                 return Ok(Some(Deletion::Waits { message, wait: OTHERS }));
             }
-            let message = format!(
+            let let_go = self.clusters.get(cluster_key).and_then(|cluster| let_go_at(release, &cluster));
+            let now = self.clock.now();
+            if let_go.is_some_and(|at| at <= now) {
+                let why = "was out of contact for spec.apply.deletionTimeout";
+                self.leave_behind(release, &mut inventory, (cluster, why), ownership).await?;
+                return Ok(None);
+            }
+            let mut message = format!(
                 "{} objects are still on the Cluster {cluster}, which is not in contact{}; bring it back, or let go of \
                  them: {}, or delete the Cluster object",
                 objects_of(&before),
@@ -122,6 +146,11 @@ impl Releases {
                     "delete the Release with spec.apply.deletionPolicy: Orphan"
                 },
             );
+            if let Some(at) = let_go {
+                message.push_str(&format!("; at {} convoy lets go of them", whole_second(at)));
+                let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+                return Ok(Some(Deletion::OutOfContact { message, wait }));
+            }
             return Ok(Some(Deletion::Blocked { reason: reason::CLUSTER_UNREACHABLE, message }));
         };
         let removal = Removal { release, id: &id, ownership, connected: &connected };
@@ -184,23 +213,70 @@ impl Releases {
         Ok(Some(Deletion::Blocked { reason: reason::PRUNE_FAILED, message: failure.message }))
     }
 
-    /// Lets go of what a Release has on a Cluster that exists no more: nobody can say where it was.
+    /// Lets go of what a Release has on a Cluster that exists no more, so that nobody can say where it was, or that was
+    /// waited for long enough.
     async fn leave_behind(
         &self,
         release: &Release,
         inventory: &mut Inventory,
-        cluster: &str,
+        (cluster, why): (&str, &str),
         ownership: &Arc<dyn Ownership>,
     ) -> Result<(), HostError> {
         let count = inventory.entries().len();
         self.settle(&**ownership, inventory, &[], "").await?;
         let message = format!(
-            "the Cluster {cluster} was deleted; {count} objects of the Release may remain on it, which convoy does \
+            "the Cluster {cluster} {why}; {count} objects of the Release may remain on it, which convoy does \
              not know any more"
         );
         tracing::warn!(release = %store_key(release), "{message}");
         let event = (EventKind::Warning, reason::LEFT_BEHIND, message.as_str());
         self.host.writer.event(&**ownership, release, event, self.clock.now()).await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_api::decode;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn release(deleted: Option<&str>, timeout: Option<&str>) -> Release {
+        let mut release = json!({
+            "metadata": {"name": "r", "namespace": "n"},
+            "spec": {"clusterRef": {"name": "c"}, "source": {}, "apply": {}},
+        });
+        if let Some(time) = deleted {
+            release["metadata"]["deletionTimestamp"] = time.into();
+        }
+        if let Some(timeout) = timeout {
+            release["spec"]["apply"]["deletionTimeout"] = timeout.into();
+        }
+        decode(&release).unwrap()
+    }
+
+    fn cluster(reachable: Option<(&str, &str)>) -> Cluster {
+        let condition = |(status, since): (&str, &str)| json!({"type": "Reachable", "status": status, "reason": "R", "message": "", "lastTransitionTime": since});
+        let conditions: Vec<Value> = reachable.map(condition).into_iter().collect();
+        decode(&json!({"metadata": {"name": "c"}, "spec": {}, "status": {"conditions": conditions}})).unwrap()
+    }
+
+    #[test]
+    fn a_gone_target_is_waited_for_from_the_deletion_or_the_loss_of_contact_whichever_is_later() {
+        let (ten, eleven) = ("2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z");
+        let lost = |since| cluster(Some(("False", since)));
+        for (release, cluster, want) in [
+            (release(Some(eleven), Some("1h")), lost(ten), Some("2026-01-01T12:00:00Z")),
+            (release(Some(ten), Some("30s")), lost(eleven), Some("2026-01-01T11:00:30Z")),
+            (release(Some(ten), Some("0s")), cluster(Some(("Unknown", ten))), Some(ten)),
+            (release(Some(ten), Some("0s")), cluster(Some(("True", ten))), None),
+            (release(Some(ten), Some("0s")), cluster(None), None),
+            (release(Some(ten), None), lost(ten), None),
+            (release(None, Some("0s")), lost(ten), None),
+        ] {
+            let want: Option<Timestamp> = want.map(|time| time.parse().unwrap());
+            assert_eq!(let_go_at(&release, &cluster), want, "{release:?} {cluster:?}");
+        }
     }
 }

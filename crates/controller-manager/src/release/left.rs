@@ -77,7 +77,7 @@ impl Releases {
         for Left { place, ownership } in left.iter().filter(|left| is_left(now.as_ref(), &left.place)) {
             let Some(release) = &now else { break };
             let message = match self.clear(release, &place.cluster, ownership).await? {
-                Some(Deletion::Blocked { message, .. }) => message,
+                Some(Deletion::Blocked { message, .. } | Deletion::OutOfContact { message, .. }) => message,
                 Some(Deletion::Waits { .. }) => {
                     if matches!(cleared, Cleared::All) {
                         cleared = Cleared::Waits;

@@ -106,6 +106,11 @@ impl Releases {
                 self.write_status(look, &Reached::Deleting { reason: reason::DELETING, message }).await?;
                 Ok(Next::Wait(wait.max(SHORTEST_WAIT)))
             }
+            Deletion::OutOfContact { message, wait } => {
+                let reason = reason::CLUSTER_UNREACHABLE;
+                self.write_status(look, &Reached::Deleting { reason, message }).await?;
+                Ok(Next::Wait(wait.max(SHORTEST_WAIT)))
+            }
             Deletion::Blocked { reason, message } => {
                 self.write_status(look, &Reached::Deleting { reason, message }).await?;
                 let hold = Hold::after(memory.hold.as_ref(), &attempt, &[], now);
