@@ -7,6 +7,7 @@ mod fuzz;
 mod helm_diff;
 mod helm_example;
 mod hostile_charts;
+mod image;
 mod kubernetes;
 mod proofs;
 mod protobuf;
@@ -51,6 +52,8 @@ enum Command {
     HelmDiff(helm_diff::Arguments),
     /// Render charts that want to hurt, and check that limits end them in time and memory.
     HostileCharts(hostile_charts::Arguments),
+    /// Make an image of convoy as an OCI layout, without a container engine.
+    Image(image::Arguments),
     /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, helm and helm 3 from their Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
@@ -96,6 +99,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
         Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
         Command::HostileCharts(arguments) => return hostile_charts::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
         Command::Kubernetes(arguments) => kubernetes::run(&arguments),
         Command::Protobuf(arguments) => protobuf::run(&arguments),
         Command::Schemas(arguments) => return proofs::run("schemas", &arguments),

@@ -1,6 +1,7 @@
 //! convoy as a user deploys it from `deploy/`: what the overlays and the chart say.
 
 mod objects;
+pub mod pods;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 pub use objects::{Objects, documents};
+pub use pods::{Network, PodRunner};
 
 /// The overlays of `deploy/`.
 pub const OVERLAYS: [&str; 3] = ["single-replica", "multi-replica", "production"];
