@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use convoy_api::field_manager;
-use convoy_plan::{Apply, Fate, LeftAlone, Live, ObjectKey, ObjectRef, Plan, Stage};
+use convoy_plan::{Apply, ApplyReason, Fate, LeftAlone, Live, ObjectKey, ObjectRef, Plan, Stage};
 use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -182,8 +182,13 @@ async fn apply_group(
     while let Some((apply, outcome)) = applies.next().await {
         tried += 1;
         match outcome {
-            // Another made it in between, and has what was wanted of it.
-            Err(error) if apply.create_only && error.class == Class::Precondition => {
+            // Another made it in between, and has what was wanted of it. When an earlier request may have made it, the
+            // next look says whose it is.
+            Err(error)
+                if apply.create_only
+                    && apply.reason == ApplyReason::Create
+                    && error.class == Class::Precondition =>
+            {
                 report.fates.insert(apply.target.key.clone(), Fate::Forgotten);
             }
             Ok((Applied { uid, resource_version, created }, is_whole)) => {

@@ -221,6 +221,19 @@ async fn what_needs_a_namespace_that_was_refused_is_not_tried() {
     assert_eq!(script.asked(), ["POST /api/v1/namespaces", "PATCH /api/v1/namespaces/other/configmaps/b"]);
 }
 
+/// An earlier request without an answer may have made it: then it is the Release's own, which a look says.
+#[tokio::test]
+async fn a_namespace_that_appears_when_it_was_begun_before_is_not_taken_for_anothers() {
+    let namespace = key("Namespace", "", "web");
+    let script =
+        Script::default().on("POST /api/v1/namespaces", 409, status("namespaces \"web\" already exists"));
+    let begun = Entry { uid: String::new(), digest: String::new(), ..entry_of(namespace.clone(), false) };
+    let report = carry_out(&script, &plan_after(&[begun], true, &[("web", "a")])).await;
+    assert_eq!(report.failures[0].error.class, Class::Precondition);
+    assert_ne!(report.fates.get(&namespace), Some(&Fate::Forgotten));
+    assert_eq!((report.not_tried, script.asked()), (1, vec!["POST /api/v1/namespaces".to_owned()]));
+}
+
 #[tokio::test]
 async fn a_shared_namespace_that_another_made_meanwhile_is_theirs() {
     let script = Script::default()

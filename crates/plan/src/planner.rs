@@ -340,16 +340,17 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, Problems> {
                 let Desired {
                     target, object, digest, left, source, implied, how, recreate, wave, early, ..
                 } = object;
+                let entry = entries.get(&target.key).copied();
                 let is_there = matches!(input.live.get(&target.key), Some(Live::Present(_)));
                 let create_only = match how {
                     How::IfNotPresent => !is_there,
-                    How::Apply | How::Replace => implied && reason == ApplyReason::Create,
+                    How::Apply | How::Replace => implied && is_unclaimed(entry) && !is_there,
                 };
                 let stage = stage_of(&target.key.group, &target.key.kind);
                 let rank = rank(&target.key.group, &target.key.kind);
                 let uid = match create_only {
                     true => String::new(),
-                    false => uid_of(entries.get(&target.key).copied(), input.live.get(&target.key)),
+                    false => uid_of(entry, input.live.get(&target.key)),
                 };
                 let replace = how == How::Replace;
                 let live = input.live.get(&target.key);

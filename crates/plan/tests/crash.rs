@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use convoy_api::DeliveryProgress;
 use convoy_plan::{
-    Apply, Entry, Fate, Input, Kinds, LATEST_ARRIVAL, LateWrites, Live, LiveObject, ObjectKey, Plan, Policy,
-    ReleaseId, Rendered, Step, keys_to_look_at, next_step, plan,
+    Apply, ApplyReason, Entry, Fate, Input, Kinds, LATEST_ARRIVAL, LateWrites, Live, LiveObject, ObjectKey,
+    Plan, Policy, ReleaseId, Rendered, Step, keys_to_look_at, next_step, plan,
 };
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -27,9 +27,15 @@ struct Target {
 }
 
 impl Target {
-    /// Answers as the API server does: with a uid nothing is created.
+    /// Answers as the API server does: with a uid nothing is created, and what is taken over has to be there.
     fn apply(&mut self, apply: &Apply) -> Fate {
         let found = self.objects.get(&apply.target.key);
+        if apply.create_only && found.is_some() {
+            return if apply.reason == ApplyReason::Create { Fate::Forgotten } else { Fate::Failed };
+        }
+        if apply.take_over && !apply.create_only && found.is_none() {
+            return Fate::Gone;
+        }
         if !apply.uid.is_empty() && found.is_none_or(|(uid, _)| *uid != apply.uid) {
             return Fate::Gone;
         }
@@ -69,6 +75,8 @@ struct World {
     begun: (Bundle, Option<DeliveryProgress>),
     /// Steps until the delivery is cut off.
     left: usize,
+    /// Whether the Release makes its namespace.
+    makes_namespace: bool,
 }
 
 /// What goes wrong in a delivery.
@@ -76,9 +84,11 @@ struct World {
 struct Trouble {
     /// Where it is cut off, counted in steps: write-ahead, each apply, each prune, settle.
     cut: Option<usize>,
-    /// The objects whose apply gets no answer, and after how many seconds it arrives.
+    /// The objects whose apply gets no answer, and after how many seconds it arrives; the namespace is [`NAMESPACE`].
     lost: BTreeMap<u8, u64>,
 }
+
+const NAMESPACE: u8 = 6;
 
 /// The objects are of three waves.
 fn wave_of(name: u8) -> String {
@@ -88,6 +98,7 @@ fn wave_of(name: u8) -> String {
 fn kinds() -> Kinds {
     let mut kinds = Kinds::default();
     kinds.insert("", "v1", "ConfigMap", "configmaps", true);
+    kinds.insert("", "v1", "Namespace", "namespaces", false);
     kinds
 }
 
@@ -112,6 +123,7 @@ impl World {
     fn deliver(&mut self, bundle: &Bundle, trouble: &Trouble) -> usize {
         let policy = Policy {
             target_namespace: Some("web".into()),
+            create_namespace: self.makes_namespace,
             prune: true,
             allow_large_prune: true,
             ..Policy::default()
@@ -206,7 +218,10 @@ impl World {
         // As long as nothing else is known.
         self.sent = self.now;
         let (mut fates, mut writes) = (BTreeMap::new(), 0);
-        let lost = |key: &ObjectKey| key.name[1..].parse().ok().and_then(|name: u8| trouble.lost.get(&name));
+        let lost = |key: &ObjectKey| {
+            let name = if key.kind == "Namespace" { NAMESPACE } else { key.name[1..].parse().unwrap() };
+            trouble.lost.get(&name)
+        };
         for (_, apply) in plan.applies() {
             if !step() {
                 return (writes, true);
@@ -222,7 +237,8 @@ impl World {
             };
             fates.insert(apply.target.key.clone(), fate);
         }
-        if fates.values().all(|fate| matches!(fate, Fate::Applied { .. })) {
+        let is_well = |fate: &Fate| matches!(fate, Fate::Applied { .. } | Fate::Forgotten | Fate::Pruned);
+        if fates.values().all(is_well) {
             for prune in &plan.prunes {
                 if !step() {
                     return (writes, true);
@@ -238,8 +254,7 @@ impl World {
             self.inventory = plan.settle(before, &fates, late);
         }
         self.left = left;
-        let is_well = fates.values().all(|fate| matches!(fate, Fate::Applied { .. } | Fate::Pruned));
-        (writes, !is_settled || !is_well)
+        (writes, !is_settled || !fates.values().all(is_well))
     }
 
     fn look_for_late_writes(&mut self) {
@@ -261,7 +276,7 @@ impl World {
 }
 
 fn trouble() -> impl Strategy<Value = Trouble> {
-    let lost = prop::collection::btree_map(0_u8..6, 0..LATEST_ARRIVAL.as_secs(), 0..3);
+    let lost = prop::collection::btree_map(0..=NAMESPACE, 0..LATEST_ARRIVAL.as_secs(), 0..3);
     (prop::option::of(0_usize..14), lost).prop_map(|(cut, lost)| Trouble { cut, lost })
 }
 
@@ -277,8 +292,9 @@ proptest! {
             (prop::collection::btree_map(0_u8..6, 0_u8..3, 1..6), trouble(), 0_u64..1000),
             1..8,
         ),
+        makes_namespace in any::<bool>(),
     ) {
-        let mut world = World::default();
+        let mut world = World { makes_namespace, ..World::default() };
         for (bundle, trouble, pause) in &bundles {
             world.deliver(bundle, trouble);
             prop_assert_eq!(world.orphans(), Vec::<String>::new());
@@ -300,6 +316,7 @@ proptest! {
             .target
             .objects
             .iter()
+            .filter(|(key, _)| key.kind == "ConfigMap")
             .map(|(key, (_, object))| (key.name.clone(), object["data"]["v"].as_str().unwrap().to_owned()))
             .collect();
         let names: BTreeSet<&String> = live.keys().collect();
@@ -307,6 +324,7 @@ proptest! {
         prop_assert_eq!(names, want.iter().collect::<BTreeSet<_>>());
         prop_assert_eq!(world.deliver(last, &Trouble::default()), 0, "then nothing is written");
         prop_assert_eq!(world.inventory.len(), world.target.objects.len());
+        prop_assert_eq!(world.target.objects.len(), last.len() + usize::from(makes_namespace));
     }
 }
 

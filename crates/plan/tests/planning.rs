@@ -275,6 +275,30 @@ fn a_namespace_that_was_found_gets_no_labels() {
     assert_eq!(namespace_of(&plan).map(|(_, _, labels)| labels).unwrap_or(json!({})), json!({}));
 }
 
+/// Whatever became of the first try to make it, and whoever deleted it: a namespace that is not there is made.
+#[test]
+fn a_namespace_that_was_begun_or_is_gone_is_made_and_not_taken_over() {
+    let mut case = Case::new(vec![config_map("a", "1")]);
+    case.policy.create_namespace = true;
+    let of_namespace = |entry: &&mut Entry| entry.key.kind == "Namespace";
+    case.deliver();
+    // Written ahead, and nothing more.
+    let entry = case.inventory.iter_mut().find(of_namespace).unwrap();
+    (entry.uid, entry.digest) = (String::new(), String::new());
+    case.live.insert(key("Namespace", "", "web"), Live::Absent);
+    assert_eq!(
+        namespace_of(&case.plan().unwrap()).map(|(create, over, _)| (create, over)),
+        Some((true, false))
+    );
+    // The first request was answered late.
+    let own = LiveObject { uid: "n".into(), release_uid: Some("uid-1".into()), ..LiveObject::default() };
+    case.live.insert(key("Namespace", "", "web"), Live::Present(own));
+    assert_eq!(
+        namespace_of(&case.plan().unwrap()).map(|(create, over, _)| (create, over)),
+        Some((false, true))
+    );
+}
+
 #[test]
 fn labels_that_a_release_may_not_set_are_problems() {
     let mut case = Case::new(vec![config_map("a", "1")]);
