@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use crate::git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
+use crate::health_rule_set::{HealthRuleSet, HealthRuleSetSpec, HealthRuleSetStatus};
 use crate::helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 use crate::oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
 use crate::release::{Release, ReleaseSpec, ReleaseStatus};
@@ -265,6 +266,26 @@ pub fn kinds() -> Vec<KindInfo> {
                     "The Cluster that the objects are on",
                 ),
                 AGE,
+            ],
+        },
+        KindInfo {
+            kind: "HealthRuleSet",
+            plural: HealthRuleSet::PLURAL,
+            singular: HealthRuleSet::SINGULAR,
+            short_names: &["hrs"],
+            categories: &["convoy"],
+            scope: Scope::Cluster,
+            has_status: true,
+            schema: object::<HealthRuleSetSpec>(
+                "A HealthRuleSet says what makes objects of some kinds healthy, on all targets.",
+                Some(structural::<HealthRuleSetStatus>()),
+            ),
+            columns: vec![
+                READY,
+                STATUS,
+                column("Kinds", "string", ".spec.rules[*].kind", 0, "The kinds that it has rules for"),
+                AGE,
+                MESSAGE,
             ],
         },
     ]

@@ -16,6 +16,7 @@ mod delivery;
 mod drift;
 mod duration;
 mod git_repository;
+mod health_rule_set;
 mod helm_registry;
 mod kinds;
 mod object;
@@ -44,6 +45,7 @@ pub use duration::{Duration, ParseDurationError};
 pub use git_repository::{
     ArtifactStatus, GitReference, GitRepository, GitRepositorySpec, GitRepositoryStatus, LocalReference,
 };
+pub use health_rule_set::{HealthRule, HealthRuleSet, HealthRuleSetSpec, HealthRuleSetStatus};
 pub use helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
 pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};

@@ -55,7 +55,7 @@ pub fn encode<K: Kind>(object: &K) -> Value {
 /// Declares a kind: the struct with `metadata`, `spec` and, where named, `status`, and the
 /// implementations by which `kube` and `serde` know it.
 macro_rules! kind {
-    ($(#[$doc:meta])* $kind:ident, $plural:literal, $singular:literal, spec: $spec:ty $(, status: $status:ty)?) => {
+    ($(#[$doc:meta])* $kind:ident, $plural:literal, $singular:literal, spec: $spec:ty $(, status: $status:ty)? $(, scope: $scope:ident)?) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Default, PartialEq)]
         pub struct $kind {
@@ -75,7 +75,7 @@ macro_rules! kind {
             const KIND: &'static str = stringify!($kind);
             const VERSION: &'static str = crate::VERSION;
             const URL_PATH_SEGMENT: &'static str = $plural;
-            type Scope = k8s_openapi::NamespaceResourceScope;
+            type Scope = crate::object::kind_scope!($($scope)?);
         }
 
         impl k8s_openapi::Metadata for $kind {
@@ -139,6 +139,17 @@ macro_rules! kind {
 }
 
 pub(crate) use kind;
+
+macro_rules! kind_scope {
+    () => {
+        k8s_openapi::NamespaceResourceScope
+    };
+    (Cluster) => {
+        k8s_openapi::ClusterResourceScope
+    };
+}
+
+pub(crate) use kind_scope;
 
 /// An answer or a body of a subresource, for the object of a name.
 pub(crate) fn subresource_body(kind: &str, value: &impl Serialize, namespace: &str, name: &str) -> Value {

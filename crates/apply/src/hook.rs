@@ -186,13 +186,14 @@ impl Target {
         }
     }
 
-    /// The objects among some that are not healthy, with why, as far as it is worth to know: a few.
+    /// The objects among some that are not healthy by the rules, with why, as far as it is worth to know: a few.
     ///
     /// # Errors
     /// The first request that failed, with its object.
     pub async fn not_healthy(
         &self,
         objects: &[ObjectRef],
+        rules: &convoy_health::HealthRules,
         now: jiff::Timestamp,
     ) -> Result<Vec<(ObjectRef, convoy_health::Health)>, (ObjectRef, RequestError)> {
         const AT_A_TIME: usize = 8;
@@ -201,7 +202,7 @@ impl Target {
             let looks = some.iter().map(|at| async move { (at, self.get(&at.path(), Some(at)).await) });
             for (at, answer) in futures::future::join_all(looks).await {
                 let health = match answer {
-                    Ok(object) => convoy_health::health_of(&object, now),
+                    Ok(object) => rules.health_of(&object, now),
                     Err(error) if matches!(error.class, Class::NotFound | Class::NamespaceMissing) => {
                         convoy_health::Health::missing()
                     }

@@ -1,4 +1,4 @@
-//! CEL expressions over one Kubernetes object, as `spec.dependsOn[].readyWhen` holds them.
+//! CEL expressions over one Kubernetes object, as `spec.dependsOn[].readyWhen` and HealthRuleSets hold them.
 //!
 //! An expression comes from a user and runs in a process that serves all. So its cost is bounded when it is compiled,
 //! by its form: it is short, it does not loop inside a loop, nothing that it makes in a loop can be larger than what it
@@ -53,9 +53,12 @@ pub enum EvaluateError {
     /// Its value is neither true nor false.
     #[error("its value is neither true nor false")]
     NotABoolean,
+    /// Its value is no text.
+    #[error("its value is no text")]
+    NotAText,
 }
 
-/// A compiled expression with a true or false answer.
+/// A compiled expression.
 pub struct Expression {
     environment: Arc<Env>,
     program: Program,
@@ -98,6 +101,24 @@ impl Expression {
     /// # Errors
     /// See [`EvaluateError`].
     pub fn is_true(&self, object: &Value) -> Result<bool, EvaluateError> {
+        match self.value(object)? {
+            CelValue::Bool(answer) => Ok(answer),
+            _ => Err(EvaluateError::NotABoolean),
+        }
+    }
+
+    /// The text for an object, cut after `longest` characters.
+    ///
+    /// # Errors
+    /// See [`EvaluateError`].
+    pub fn text(&self, object: &Value, longest: usize) -> Result<String, EvaluateError> {
+        match self.value(object)? {
+            CelValue::String(text) => Ok(text.chars().take(longest).collect()),
+            _ => Err(EvaluateError::NotAText),
+        }
+    }
+
+    fn value(&self, object: &Value) -> Result<CelValue, EvaluateError> {
         let steps = self.cost.steps(object);
         if steps > MOST_STEPS {
             return Err(EvaluateError::TooLarge(steps));
@@ -105,15 +126,12 @@ impl Expression {
         stacker::grow(STACK, || self.evaluate(object))
     }
 
-    fn evaluate(&self, object: &Value) -> Result<bool, EvaluateError> {
+    fn evaluate(&self, object: &Value) -> Result<CelValue, EvaluateError> {
         let mut context = Context::with_env(Arc::clone(&self.environment));
         context.add_variable(OBJECT, object).map_err(|error| EvaluateError::Failed(error.to_string()))?;
-        match self.program.execute(&context) {
-            Ok(CelValue::Bool(answer)) => Ok(answer),
-            Ok(_) => Err(EvaluateError::NotABoolean),
-            // Errors may repeat whole values.
-            Err(error) => Err(EvaluateError::Failed(error.to_string().chars().take(256).collect())),
-        }
+        let value = self.program.execute(&context);
+        // Errors may repeat whole values.
+        value.map_err(|error| EvaluateError::Failed(error.to_string().chars().take(256).collect()))
     }
 }
 
@@ -152,6 +170,16 @@ mod tests {
         ] {
             assert_eq!(answer(expression), Ok(expected), "{expression}");
         }
+    }
+
+    #[test]
+    fn texts_are_cut() {
+        let text = |expression: &str| {
+            let object = json!({"status": {"message": "no quota", "count": 3}});
+            Expression::compile(expression).unwrap().text(&object, 12).map_err(|error| error.to_string())
+        };
+        assert_eq!(text("'because ' + object.status.message").as_deref(), Ok("because no q"));
+        assert_eq!(text("object.status.count").unwrap_err(), "its value is no text");
     }
 
     #[test]

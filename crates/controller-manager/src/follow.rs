@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use convoy_api::{Cluster, GitRepository, HelmRegistry, OCIRegistry, Release, ReleaseInventory};
+use convoy_api::{
+    Cluster, GitRepository, HealthRuleSet, HelmRegistry, OCIRegistry, Release, ReleaseInventory,
+};
 use convoy_runtime::{
     LookedShards, OwnedShards, ShardNews, Sharded, Shutdown, Store, StoreKey, WorkQueue, store_key,
 };
@@ -34,6 +36,7 @@ pub(crate) struct Stores {
     pub(crate) repositories: Store<GitRepository>,
     pub(crate) helm_registries: Store<HelmRegistry>,
     pub(crate) oci_registries: Store<OCIRegistry>,
+    pub(crate) rule_sets: Store<HealthRuleSet>,
     pub(crate) clusters: Store<Cluster>,
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,
@@ -245,6 +248,7 @@ mod tests {
             repositories: Store::of([]),
             helm_registries: Store::of([]),
             oci_registries: Store::of([]),
+            rule_sets: Store::of([]),
             clusters: Store::of(
                 clusters.iter().map(|name| named(name, |object: &mut Cluster| &mut object.metadata)),
             ),
@@ -307,6 +311,7 @@ mod tests {
             targets: targets.clone(),
             contacts: contacts.clone(),
             observers: None,
+            health: Arc::default(),
             store,
             queue: Arc::clone(&queues.releases),
             clock,

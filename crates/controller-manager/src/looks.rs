@@ -109,6 +109,7 @@ impl Looks {
             targets,
             contacts: Contacts::new(queue(), circuits),
             observers: None,
+            health: Arc::default(),
             store,
             queue: queue_of_releases,
             clock,

@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use convoy_api::{
-    Cluster, ClusterSpec, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory,
-    annotation,
+    Cluster, ClusterSpec, GitRepository, HealthRuleSet, HelmRegistry, Kind, OCIRegistry, Release,
+    ReleaseInventory, annotation,
 };
+use convoy_health::RuleSets;
 use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::{
@@ -120,8 +121,14 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
             dependents.watching(options.client.clone(), Arc::clone(&options.clock), shutdown.clone());
     }
     let dependents = Arc::new(dependents);
-    let watched =
-        Watched { queues: &queues, index: &index, dependents: &dependents, artifacts: &known_artifacts };
+    let health = Arc::new(RuleSets::default());
+    let watched = Watched {
+        queues: &queues,
+        index: &index,
+        dependents: &dependents,
+        artifacts: &known_artifacts,
+        health: &health,
+    };
     let (stores, looked) = watch(&options, &shutdown, watched, &mut tasks);
     // Set once.
     let _ = known.set((stores.releases.clone(), stores.clusters.clone()));
@@ -210,6 +217,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
         contacts: contacts.clone(),
         observers: options.observers.clone(),
         store,
+        health,
         queue: Arc::clone(&queues.releases),
         clock: Arc::clone(&options.clock),
         prepared,
@@ -338,6 +346,7 @@ impl Stores {
         self.repositories.synced().await;
         self.helm_registries.synced().await;
         self.oci_registries.synced().await;
+        self.rule_sets.synced().await;
         self.clusters.synced().await;
         self.releases.synced().await;
         self.inventories.synced().await;
@@ -352,6 +361,7 @@ struct Watched<'a> {
     dependents: &'a Arc<Dependents>,
     /// Set before any shard is opened.
     artifacts: &'a Arc<OnceLock<Arc<Artifacts>>>,
+    health: &'a Arc<RuleSets>,
 }
 
 /// Watches all kinds; each change wakes who has to do with it. What went because its shard was lost wakes
@@ -359,7 +369,7 @@ struct Watched<'a> {
 fn watch(
     options: &Options,
     shutdown: &Shutdown,
-    Watched { queues, index, dependents, artifacts }: Watched<'_>,
+    Watched { queues, index, dependents, artifacts, health }: Watched<'_>,
     tasks: &mut Supervisor,
 ) -> (Stores, LookedShards) {
     let caches = ShardCaches::new(
@@ -451,6 +461,18 @@ fn watch(
     );
     tasks.spawn("watch of OCIRegistries", unfailing(feed));
 
+    let health = Arc::clone(health);
+    let (rule_sets, feed) = watch_into::<HealthRuleSet>(
+        options.client.clone(),
+        StoreOptions::default(),
+        Arc::clone(&options.clock),
+        shutdown.clone(),
+        move |change| {
+            health.set(&change.key.name, change.new.as_deref().map(|set| &set.spec));
+        },
+    );
+    tasks.spawn("watch of HealthRuleSets", unfailing(feed));
+
     let queue = Arc::clone(&queues.clusters);
     let (release_queue, known) = (Arc::clone(&queues.releases), releases.clone());
     let (clusters, feed) = caches.watch::<Cluster, _>(move |change| {
@@ -497,7 +519,7 @@ fn watch(
     });
     tasks.spawn("watch of ReleaseInventories", unfailing(feed));
     (
-        Stores { repositories, helm_registries, oci_registries, clusters, releases, inventories },
+        Stores { repositories, helm_registries, oci_registries, rule_sets, clusters, releases, inventories },
         caches.looked(),
     )
 }

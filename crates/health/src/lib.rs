@@ -19,10 +19,12 @@ mod health;
 mod kinds;
 mod pod;
 mod rollout;
+mod rule_sets;
 mod table;
 mod workload;
 
 pub use health::{Health, State, Summary, summarize};
+pub use rule_sets::{GroupKind, HealthRules, RuleFault, RuleSets, rule_faults};
 pub use table::{KindRule, kind_rules};
 
 use jiff::Timestamp;

@@ -588,7 +588,7 @@ fn page(rules: &[KindRule]) -> String {
         "# Kinds with health rules\n\n\
          The kinds that are judged by their own conditions or phase; the checks are looked at in order, and the first\n\
          that holds decides. A condition that speaks of an older generation does not count. [Health and drift](health.md)\n\
-         says how workloads and all other kinds are judged.\n\n\
+         says how workloads and all other kinds are judged, and [health rules](health-rules.md) how to have it otherwise.\n\n\
          This page is made from the rules: `CONVOY_UPDATE_DOCS=1 cargo test -p convoy-health docs` writes it anew.\n\n\
          | group | kinds | health |\n|---|---|---|\n",
     );

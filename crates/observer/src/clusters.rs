@@ -2,7 +2,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::{Cluster, Release, ReleaseInventory};
+use convoy_api::{Cluster, HealthRuleSet, Release, ReleaseInventory};
+use convoy_health::RuleSets;
 use convoy_runtime::{
     Cause, Change, Clock, Next, OwnedShards, Pacer, ProcessIdentity, Sharded as _, Shards, Shutdown, Store,
     StoreKey, WorkQueue, paced_client, store_key,
@@ -20,6 +21,8 @@ use crate::watches::{KindWatch, describe};
 /// How long changes are gathered before a Release is judged: an inventory that names what was just applied
 /// comes on another connection than the object itself.
 pub(crate) const GATHER: Duration = Duration::from_millis(500);
+/// Between clusters whose objects are listed anew for one reason.
+const BETWEEN_RELISTS: Duration = Duration::from_millis(20);
 /// How long after a watch failed the kubeconfig is read anew.
 const LOOK_AT_KUBECONFIG: Duration = Duration::from_secs(15);
 
@@ -34,6 +37,8 @@ pub(crate) struct Clusters {
     pub(crate) queue: Arc<WorkQueue<StoreKey>>,
     /// Releases that are to be judged.
     pub(crate) releases: Arc<WorkQueue<StoreKey>>,
+    /// What makes objects healthy.
+    pub(crate) health: Arc<RuleSets>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -187,6 +192,25 @@ impl Clusters {
         for (cluster, model) in &state.models {
             if model.lock().set_rules(key, rules.as_ref()) {
                 self.queue.add(cluster.clone());
+            }
+        }
+    }
+
+    /// Takes in a HealthRuleSet, and has the objects looked at anew whose rules changed: one cluster after the other,
+    /// so that they are not all listed at once.
+    pub(crate) fn rule_set_changed(&self, change: &Change<HealthRuleSet>) {
+        let changed = self.health.set(&change.key.name, change.new.as_deref().map(|set| &set.spec));
+        if changed.is_empty() {
+            return;
+        }
+        let is_changed = |kind: &WatchedKind| {
+            changed.iter().any(|(group, name)| *group == kind.group && *name == kind.kind)
+        };
+        let mut wait = Duration::ZERO;
+        for (cluster, model) in &self.state.lock().models {
+            if model.lock().relist(is_changed) {
+                self.queue.add_after(cluster.clone(), wait);
+                wait += BETWEEN_RELISTS;
             }
         }
     }
@@ -371,6 +395,7 @@ impl Clusters {
             kind: kind.clone(),
             client,
             model,
+            health: Arc::clone(&self.health),
             clock: Arc::clone(&self.clock),
             on_change: Arc::new(move |release| releases.add_after(release, GATHER)),
             on_failure: Arc::new(move || clusters.add_after(failed.clone(), LOOK_AT_KUBECONFIG)),

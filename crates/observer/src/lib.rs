@@ -18,6 +18,7 @@
 //! | `seen` | one live object in a few words; pure |
 //! | `model` | all that is known of one cluster: inventories, objects, watches; pure |
 //! | `verdict` | from the model to what a status says of one Release; pure |
+//! | `rule_sets` | whether the rules of HealthRuleSets are in force |
 //! | `status` | from a verdict to the fields to write, or nothing when they stand there already; pure |
 //! | `missing` | shards that no controller-manager holds |
 //! | `watches` | one watch of one kind |
@@ -29,6 +30,7 @@ mod clusters;
 mod missing;
 mod model;
 mod preview;
+mod rule_sets;
 mod run;
 mod seen;
 mod status;

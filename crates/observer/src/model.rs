@@ -368,6 +368,14 @@ impl Model {
         self.rules_of(kind, name).map(|rules| rules.mark()) == seen.rules
     }
 
+    /// Has kinds listed anew; says whether any is.
+    pub(crate) fn relist(&mut self, is_meant: impl Fn(&WatchedKind) -> bool) -> bool {
+        let meant: Vec<WatchedKind> = self.wanted.keys().filter(|kind| is_meant(kind)).cloned().collect();
+        let is_any = !meant.is_empty();
+        self.relists.extend(meant);
+        is_any
+    }
+
     /// The kinds that are to be listed anew; asked for once.
     pub(crate) fn take_relists(&mut self) -> BTreeSet<WatchedKind> {
         std::mem::take(&mut self.relists)

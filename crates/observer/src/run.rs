@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{
-    Cluster, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory, field_manager,
+    Cluster, GitRepository, HealthRuleSet, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory,
+    field_manager,
 };
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Clock, HostWriter, LookedShards, Metrics, Next, ProcessIdentity, Readiness,
@@ -15,6 +16,7 @@ use kube::Client;
 use crate::clusters::{Clusters, GATHER};
 use crate::missing::{self, ControllerLeases};
 use crate::preview::{Owned, Previews, Serving, Stores};
+use crate::rule_sets::RuleSetStatuses;
 use crate::status::{self, Writer};
 use crate::verdict::judge;
 use crate::watches::describe;
@@ -93,6 +95,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         shards: shards.clone(),
         queue: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         releases: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
+        health: Default::default(),
         state: Default::default(),
     });
 
@@ -121,20 +124,35 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         }
     });
     let looked = caches.looked();
+    let statuses = WorkQueue::<StoreKey>::new(BACKOFF, Arc::clone(&clock));
+    let (on_rules, to_say) = (Arc::clone(&clusters), Arc::clone(&statuses));
+    let (rule_sets, feed_rule_sets) = watch_into::<HealthRuleSet>(
+        client.clone(),
+        StoreOptions::default(),
+        Arc::clone(&clock),
+        shutdown.clone(),
+        move |change| {
+            on_rules.rule_set_changed(change);
+            to_say.add(change.key.clone());
+        },
+    );
 
     let mut tasks = Supervisor::new(shutdown.clone());
     tasks.spawn("watch of Releases", unfailing(feed_releases));
     tasks.spawn("watch of ReleaseInventories", unfailing(feed_inventories));
     tasks.spawn("watch of Clusters", unfailing(feed_targets));
+    tasks.spawn("watch of HealthRuleSets", unfailing(feed_rule_sets));
 
     let (watched, until) = (Arc::clone(&clusters), shutdown.clone());
     let queue = Arc::clone(&clusters.queue);
-    let known = targets.clone();
+    let (known, known_rules) = (targets.clone(), rule_sets.clone());
     tasks.spawn(
         "clusters",
         unfailing(async move {
-            // A Cluster that was not listed yet is not one that does not exist.
+            // A Cluster that was not listed yet is not one that does not exist, and objects are not judged by the
+            // built-in rules first and by others a moment later.
             known.synced().await;
+            known_rules.synced().await;
             let work = move |key| Arc::clone(&watched).reconcile(key, known.clone());
             queue.run(CONCURRENT_CLUSTERS, until, work).await;
         }),
@@ -164,6 +182,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
     let mut news = looked.news();
     let (held, until) = (Arc::clone(&clusters), shutdown.clone());
     let (known_inventories, known_releases) = (inventories.clone(), releases.clone());
+    let (known_rules, of_gained, unsaid) = (rule_sets.clone(), shards.clone(), Arc::clone(&statuses));
     tasks.spawn(
         "shards",
         unfailing(async move {
@@ -179,6 +198,8 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
                 news.lost.keys().for_each(|shard| held.lost(*shard));
                 for shard in news.ready {
                     held.gained(shard, &known_inventories, &known_releases);
+                    let of_shard = known_rules.filter(|set| set.shard(&of_gained) == shard.0);
+                    of_shard.iter().for_each(|set| unsaid.add(store_key(&**set)));
                 }
             }
         }),
@@ -192,8 +213,23 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         tasks.spawn("leases of controller-managers", unfailing(watch.run(until)));
     }
 
+    let host = HostWriter::new(client, field_manager::OBSERVER, identity.replica_id, shards.clone());
+    let (statuses, until) = (Arc::clone(&statuses), shutdown.clone());
+    let say = Arc::new(RuleSetStatuses {
+        host: host.clone(),
+        sets: rule_sets.clone(),
+        shards: shards.clone(),
+        clock: Arc::clone(&clock),
+    });
+    tasks.spawn(
+        "statuses of HealthRuleSets",
+        unfailing(async move {
+            statuses.run(CONCURRENT_CLUSTERS, until, move |key| Arc::clone(&say).reconcile(key)).await;
+        }),
+    );
+
     let judge = Arc::new(Judge {
-        host: HostWriter::new(client, field_manager::OBSERVER, identity.replica_id, shards.clone()),
+        host,
         clusters: Arc::clone(&clusters),
         releases: releases.clone(),
         shards,
@@ -216,6 +252,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
             releases.synced().await;
             inventories.synced().await;
             targets.synced().await;
+            rule_sets.synced().await;
             readiness.ready(PART);
             until.wait().await;
         }),

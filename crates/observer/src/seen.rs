@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use convoy_api::{IgnoreRule, Release, field_manager};
 use convoy_apply::has_ended;
-use convoy_health::{Health, health_of};
+use convoy_health::{Health, HealthRules};
 use convoy_plan::{LeftAlone, ObjectKey, field_of, names_item, remove_field};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -65,11 +65,11 @@ impl Owned {
 /// Looks at a live object that nothing is left alone of.
 #[cfg(test)]
 pub(crate) fn look(object: &Value, now: Timestamp) -> Seen {
-    look_with(object, now, None)
+    look_with(object, now, None, &HealthRules::default())
 }
 
 /// Looks at a live object.
-pub(crate) fn look_with(object: &Value, now: Timestamp, rules: Option<&Rules>) -> Seen {
+pub(crate) fn look_with(object: &Value, now: Timestamp, rules: Option<&Rules>, health: &HealthRules) -> Seen {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let managers = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let managers = managers.map(Vec::as_slice).unwrap_or_default();
@@ -124,7 +124,7 @@ pub(crate) fn look_with(object: &Value, now: Timestamp, rules: Option<&Rules>) -
     Seen {
         uid: text("/metadata/uid"),
         resource_version: text("/metadata/resourceVersion"),
-        health: health_of(object, now),
+        health: health.health_of(object, now),
         has_ended: has_ended(object),
         owned,
         is_written_by_others: others_time > own_time,
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn what_a_path_leaves_alone_does_not_show_whoever_owns_it() {
         let rules = rules(&["/data/a"], &[]);
-        let look = |object: &Value| look_with(object, now(), Some(&rules));
+        let look = |object: &Value| look_with(object, now(), Some(&rules), &HealthRules::default());
         let before = config_map();
         let mut changed = before.clone();
         changed["data"]["a"] = json!("theirs");
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_set_that_only_holds_what_is_left_alone_is_as_good_as_none() {
         let rules = rules(&["/data/a"], &[]);
-        let look = |object: &Value| look_with(object, now(), Some(&rules)).owned;
+        let look = |object: &Value| look_with(object, now(), Some(&rules), &HealthRules::default()).owned;
         let mut before = config_map();
         before["metadata"]["managedFields"][0]["fieldsV1"] =
             json!({"f:data": {"f:a": {}}, "f:metadata": {"f:labels": {"f:x": {}}}});
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn what_a_manager_set_does_not_show_while_it_is_that_managers() {
         let rules = rules(&[], &["hpa"]);
-        let look = |object: &Value| look_with(object, now(), Some(&rules)).owned;
+        let look = |object: &Value| look_with(object, now(), Some(&rules), &HealthRules::default()).owned;
         let before = config_map();
         let mut after = before.clone();
         after["data"]["a"] = json!("theirs");
@@ -462,7 +462,7 @@ mod tests {
             json!({"metadata": {"managedFields": [1, {"manager": "convoy", "operation": "Apply", "fieldsV1": {"k:{": {"v:": {}}, "x": 3}}]}}),
         ] {
             look(&object, now());
-            look_with(&object, now(), Some(&rules(&["/data/a", "/x/0"], &["hpa"])));
+            look_with(&object, now(), Some(&rules(&["/data/a", "/x/0"], &["hpa"])), &HealthRules::default());
         }
     }
 }

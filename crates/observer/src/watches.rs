@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::label;
+use convoy_health::RuleSets;
 use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey, is_answer, watch_events};
 use futures::StreamExt as _;
 use kube::Client;
@@ -22,6 +23,8 @@ pub(crate) struct KindWatch {
     pub(crate) kind: WatchedKind,
     pub(crate) client: Client,
     pub(crate) model: Arc<Mutex<Model>>,
+    /// What makes objects healthy.
+    pub(crate) health: Arc<RuleSets>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Called for each Release whose verdict may have changed.
     pub(crate) on_change: Arc<dyn Fn(StoreKey) + Send + Sync>,
@@ -132,7 +135,7 @@ impl KindWatch {
             fields.insert("kind".to_owned(), resource.kind.clone().into());
         }
         let rules = self.model.lock().rules_of(&self.kind, &name);
-        let seen = seen::look_with(&value, self.clock.now(), rules.as_deref());
+        let seen = seen::look_with(&value, self.clock.now(), rules.as_deref(), &self.health.rules());
         self.model.lock().put(&self.kind, &name, seen);
         self.tell(&name);
     }
@@ -207,6 +210,7 @@ mod tests {
             kind: WatchedKind::new("apps", "v1", "Deployment"),
             client: Client::new(refuses, "default"),
             model: Arc::default(),
+            health: Arc::default(),
             clock: Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH)),
             on_change: Arc::new(|_| {}),
             on_failure: Arc::new(move || until.trigger()),

@@ -57,7 +57,8 @@ async fn install_kinds(client: &Client) {
         create(&definitions, kind.custom_resource_definition()).await;
     }
     for kind in convoy_api::kinds() {
-        let objects = api(client, convoy_api::API_VERSION, kind.kind, kind.plural);
+        let objects: Api<DynamicObject> =
+            Api::all_with(client.clone(), &resource(convoy_api::API_VERSION, kind.kind, kind.plural));
         until(&format!("{} are served", kind.plural), || async {
             objects.list(&ListParams::default()).await.is_ok()
         })
@@ -297,6 +298,54 @@ async fn what_is_broken_is_said_and_touches_nothing_else() {
     secrets.patch("exec", &PatchParams::default(), &Patch::Merge(&mended)).await.unwrap();
     world.says("a", "True/Healthy False/InSync").await;
 
+    world.shutdown.trigger();
+    world.observer.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_health_rule_set_is_in_force_at_once_for_what_is_there_already() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let world = World::start(&plane).await;
+    world.cluster("here", &std::fs::read_to_string(plane.kubeconfig()).unwrap()).await;
+    world.new_release("web", "here").await;
+    let maps = api(&world.client, "v1", "ConfigMap", "configmaps");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"mode": "slow"}});
+    let settings = world.apply(&maps, "", map).await;
+    world.inventory("web", "here", "sha256:b1", vec![settings]).await;
+    world.says("web", "True/Healthy False/InSync").await;
+
+    let sets: Api<DynamicObject> = Api::all_with(
+        world.client.clone(),
+        &resource(convoy_api::API_VERSION, "HealthRuleSet", "healthrulesets"),
+    );
+    let rule = json!({
+        "kind": "ConfigMap", "degraded": "object.data.mode == 'slow'", "message": "'its mode is ' + object.data.mode",
+    });
+    let set = json!({
+        "apiVersion": convoy_api::API_VERSION, "kind": "HealthRuleSet", "metadata": {"name": "own"},
+        "spec": {"rules": [rule]},
+    });
+    create(&sets, set).await;
+    let status = world.says("web", "False/Degraded False/InSync").await;
+    assert!(
+        status.to_string().contains("ConfigMap default/settings is Degraded: its mode is slow"),
+        "{status}"
+    );
+    until("its rules are said to be in force", || async {
+        let set = serde_json::to_value(sets.get("own").await.unwrap()).unwrap();
+        set["status"]["conditions"][0]["status"] == "True" && set["status"]["observedGeneration"] == 1
+    })
+    .await;
+    let other =
+        json!({"spec": {"rules": [{"kind": "ConfigMap", "suspended": "object.data.mode == 'slow'"}]}});
+    sets.patch("own", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
+    let status = world.says("web", "True/Healthy False/InSync").await;
+    assert_eq!(status["healthyObjects"], 0);
+    sets.delete("own", &Default::default()).await.unwrap();
+    until("it is judged by the built-in rules", || async {
+        world.release("web").await["status"]["healthyObjects"] == 1
+    })
+    .await;
     world.shutdown.trigger();
     world.observer.await.unwrap().unwrap();
 }

@@ -119,7 +119,10 @@ impl HostWriter {
 
     fn api<K: Kind>(&self, namespace: &str) -> Api<DynamicObject> {
         let resource = resource_of::<K>();
-        Api::namespaced_with(self.client.clone(), namespace, &resource)
+        match namespace {
+            "" => Api::all_with(self.client.clone(), &resource),
+            namespace => Api::namespaced_with(self.client.clone(), namespace, &resource),
+        }
     }
 
     async fn write<K: Kind, T>(
@@ -165,12 +168,15 @@ impl HostWriter {
         uid: &str,
         status: &Map<String, Value>,
     ) -> Result<String, HostWriteError> {
-        let patch = json!({
+        let mut patch = json!({
             "apiVersion": K::API_VERSION,
             "kind": K::KIND,
-            "metadata": { "namespace": key.namespace, "name": key.name, "uid": uid },
+            "metadata": { "name": key.name, "uid": uid },
             "status": status,
         });
+        if !key.namespace.is_empty() {
+            patch["metadata"]["namespace"] = json!(key.namespace);
+        }
         let params = PatchParams::apply(self.field_manager).force();
         let patch = Patch::Apply(&patch);
         let api = self.api::<K>(&key.namespace);

@@ -1,8 +1,8 @@
 //! Which shard an object belongs to.
 
 use convoy_api::{
-    Cluster, ClusterReference, GitRepository, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory,
-    label,
+    Cluster, ClusterReference, GitRepository, HealthRuleSet, HelmRegistry, Kind, OCIRegistry, Release,
+    ReleaseInventory, label,
 };
 
 use crate::{Shards, StoreKey};
@@ -62,6 +62,12 @@ impl Sharded for HelmRegistry {
 }
 
 impl Sharded for OCIRegistry {
+    fn shard_key(&self) -> StoreKey {
+        crate::store_key(self)
+    }
+}
+
+impl Sharded for HealthRuleSet {
     fn shard_key(&self) -> StoreKey {
         crate::store_key(self)
     }

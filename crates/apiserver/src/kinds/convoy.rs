@@ -276,6 +276,7 @@ mod tests {
             spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
             spec
         };
+        let rules = |rules: &[Value]| json!({"rules": rules});
         for (kind, spec) in [
             ("Release", release(json!({}))),
             ("Release", release(json!({"source": helm, "render": {"helm": {"valuesFiles": ["a/b..yaml"]}}}))),
@@ -286,6 +287,13 @@ mod tests {
             ("GitRepository", git(json!({"include": ["a/**"], "ignore": ["*.md"]}))),
             ("HelmRegistry", registry(json!({"passCredentials": true, "secretRef": {"name": "s"}}))),
             ("HelmRegistry", registry(json!({"passCredentials": false}))),
+            (
+                "HealthRuleSet",
+                rules(&[
+                    json!({"kind": "A", "versions": ["v1"], "healthy": "has(object.status)", "message": "'x'"}),
+                    json!({"kind": "A", "versions": ["v2"], "degraded": "object.status.failed"}),
+                ]),
+            ),
         ] {
             assert_eq!(faults(kind, spec.clone()), [""; 0], "{kind}: {spec}");
         }
@@ -352,6 +360,29 @@ mod tests {
                 "spec.passCredentials: Forbidden: needs spec.secretRef",
             ),
             ("OCIRegistry", json!({"url": "oci://u:p@h/x"}), "spec.url: Forbidden"),
+            (
+                "HealthRuleSet",
+                rules(&[json!({"kind": "A", "message": "'x'"})]),
+                "spec.rules[0].healthy: Required",
+            ),
+            (
+                "HealthRuleSet",
+                rules(&[
+                    json!({"kind": "A", "healthy": "true"}),
+                    json!({"kind": "B", "degraded": "object."}),
+                ]),
+                "spec.rules[1].degraded: Invalid value: \"object.\": it is no CEL expression",
+            ),
+            (
+                "HealthRuleSet",
+                rules(&[json!({"kind": "A", "healthy": "object.a.all(x, object.b.all(y, x == y))"})]),
+                "spec.rules[0].healthy: Invalid",
+            ),
+            (
+                "HealthRuleSet",
+                rules(&[json!({"kind": "A", "healthy": "true"}), json!({"kind": "A", "healthy": "false"})]),
+                "spec.rules[1].kind: Duplicate",
+            ),
         ] {
             let found = faults(kind, spec.clone());
             assert!(found.len() == 1 && found[0].starts_with(want), "{kind}: {spec}: {found:?}");

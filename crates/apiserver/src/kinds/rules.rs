@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use convoy_api::HealthRule;
 use convoy_cel::Expression;
 use convoy_helm::semver::Constraints;
 use convoy_meta::{FieldError, LabelSelector, validation};
@@ -16,6 +17,7 @@ pub(super) fn faults(kind: &str, object: &Value) -> Vec<FieldError> {
         "GitRepository" => git_repository(object, &mut errors),
         "HelmRegistry" => helm_registry(object, &mut errors),
         "OCIRegistry" => source(object, &mut errors),
+        "HealthRuleSet" => health_rules(object, &mut errors),
         "Release" => release(object, &mut errors),
         "ReleaseInventory" => {
             cluster_reference(object, &mut errors);
@@ -36,6 +38,34 @@ fn name(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
         && let Some(fault) = validation::dns1123_subdomain(found).first()
     {
         errors.push(FieldError::invalid(path, found, fault.as_str()));
+    }
+}
+
+/// Each kind has one rule in a set, which says something, in expressions that may run.
+fn health_rules(object: &Value, errors: &mut Vec<FieldError>) {
+    let all = at(object, "spec.rules").and_then(Value::as_array);
+    let mut seen = BTreeSet::new();
+    for (index, rule) in all.into_iter().flatten().enumerate() {
+        let path = format!("spec.rules[{index}]");
+        let Ok(rule) = serde_json::from_value::<HealthRule>(rule.clone()) else { continue };
+        let says = rule.expressions().filter(|(field, _)| *field != "message").count();
+        if says == 0 {
+            let detail = "set at least one of healthy, progressing, degraded and suspended";
+            errors.push(FieldError::required(format!("{path}.healthy"), detail));
+        }
+        for (field, text) in rule.expressions() {
+            if let Err(error) = Expression::compile(text) {
+                errors.push(FieldError::invalid(format!("{path}.{field}"), text, error.to_string()));
+            }
+        }
+        let versions = if rule.versions.is_empty() { vec![String::new()] } else { rule.versions };
+        for version in versions {
+            let name = (rule.group.clone(), rule.kind.clone(), version);
+            if !seen.insert(name) {
+                errors.push(FieldError::duplicate(format!("{path}.kind"), rule.kind.as_str()));
+                break;
+            }
+        }
     }
 }
 

@@ -294,9 +294,11 @@ impl Releases {
         let pending = self.recall(delivery.look).pending;
         objects.sort_by_key(|at| !pending.contains(&at.key));
         let now = self.clock.now();
-        let found = delivery.connected.target.not_healthy(&objects, now).await.map_err(|(at, error)| {
-            DeliveryFailure::of_requests(vec![Failure { key: at.key, source: String::new(), error }])
-        })?;
+        let rules = self.health.rules();
+        let found =
+            delivery.connected.target.not_healthy(&objects, &rules, now).await.map_err(|(at, error)| {
+                DeliveryFailure::of_requests(vec![Failure { key: at.key, source: String::new(), error }])
+            })?;
         let keys: Vec<ObjectKey> = found.iter().map(|(at, _)| at.key.clone()).collect();
         self.remember(delivery.look, |memory| memory.pending = keys);
         if found.is_empty() {

@@ -47,6 +47,7 @@ use std::sync::Arc;
 
 use convoy_api::{Cluster, Release, ReleaseInventory, ReleaseStatus};
 use convoy_apply::{Ownership, Patience, RequestError};
+use convoy_health::RuleSets;
 use convoy_prepare::{Preparer, acts_as};
 use convoy_render::RenderStore;
 use convoy_runtime::{Clock, Store, StoreKey, WorkQueue};
@@ -76,6 +77,8 @@ pub(crate) struct Releases {
     pub(crate) contacts: Contacts,
     pub(crate) observers: Option<ObserverLeases>,
     pub(crate) store: RenderStore,
+    /// What makes objects healthy.
+    pub(crate) health: Arc<RuleSets>,
     pub(crate) queue: Arc<WorkQueue<StoreKey>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) prepared: Preparer,

@@ -87,7 +87,11 @@ impl Story {
         let name = (text("namespace"), text("name"));
         let rules = self.model.rules_of(&kind, &name);
         let now = "2026-11-01T12:00:00Z".parse::<Timestamp>().unwrap();
-        self.model.put(&kind, &name, seen::look_with(object, now, rules.as_deref()));
+        self.model.put(
+            &kind,
+            &name,
+            seen::look_with(object, now, rules.as_deref(), &convoy_health::HealthRules::default()),
+        );
         self
     }
 
