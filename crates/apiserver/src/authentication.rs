@@ -102,7 +102,42 @@ pub struct ClientCertificates {
 }
 
 #[derive(Debug)]
-struct VerifierBox(Arc<dyn ClientCertVerifier>);
+struct VerifierBox(TrustedClients);
+
+/// Whose certificates are believed.
+#[derive(Debug)]
+pub(crate) struct TrustedClients(Arc<dyn ClientCertVerifier>);
+
+impl TrustedClients {
+    pub(crate) fn new(cas: &[CertificateDer<'static>]) -> Result<Self, ClientCaError> {
+        client_verifier(cas).map(Self)
+    }
+
+    /// The certificate of a client who is believed.
+    pub(crate) fn verify<'a>(&self, credentials: &Credentials<'a>) -> Result<&'a [u8], Refused> {
+        let Some((leaf, intermediates)) = credentials.certificates.split_first() else {
+            return Err(Refused("no client certificate".into()));
+        };
+        let seconds = u64::try_from(credentials.now.as_second()).unwrap_or(0);
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        self.0
+            .verify_client_cert(leaf, intermediates, now)
+            .map_err(|error| Refused(format!("client certificate: {error}")))?;
+        Ok(leaf)
+    }
+}
+
+fn parse(leaf: &[u8]) -> Result<X509Certificate<'_>, Refused> {
+    let parsed = X509Certificate::from_der(leaf);
+    parsed.map(|(_, parsed)| parsed).map_err(|error| Refused(format!("client certificate: {error}")))
+}
+
+/// The common name of a certificate, which may be empty.
+pub(crate) fn client_common_name(leaf: &[u8]) -> Result<String, Refused> {
+    let certificate = parse(leaf)?;
+    let name = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    Ok(name.unwrap_or_default().to_owned())
+}
 
 impl ClientCertificates {
     /// Trusts certificates issued by these CAs (DER).
@@ -110,7 +145,7 @@ impl ClientCertificates {
     /// # Errors
     /// When there is none, or one is malformed.
     pub fn new(cas: &[CertificateDer<'static>]) -> Result<Self, ClientCaError> {
-        Ok(Self { verifier: ArcSwap::from_pointee(VerifierBox(client_verifier(cas)?)) })
+        Ok(Self { verifier: ArcSwap::from_pointee(VerifierBox(TrustedClients::new(cas)?)) })
     }
 
     /// Trusts these CAs from now on.
@@ -118,7 +153,7 @@ impl ClientCertificates {
     /// # Errors
     /// When there is none, or one is malformed; the ones before stay.
     pub fn replace(&self, cas: &[CertificateDer<'static>]) -> Result<(), ClientCaError> {
-        self.verifier.store(Arc::new(VerifierBox(client_verifier(cas)?)));
+        self.verifier.store(Arc::new(VerifierBox(TrustedClients::new(cas)?)));
         Ok(())
     }
 }
@@ -137,16 +172,11 @@ fn client_verifier(cas: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCert
 #[async_trait]
 impl Authenticator for ClientCertificates {
     async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Option<User>, Refused> {
-        let Some((leaf, intermediates)) = credentials.certificates.split_first() else { return Ok(None) };
-        let seconds = u64::try_from(credentials.now.as_second()).unwrap_or(0);
-        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-        let verifier = self.verifier.load();
-        verifier
-            .0
-            .verify_client_cert(leaf, intermediates, now)
-            .map_err(|error| Refused(format!("client certificate: {error}")))?;
-        let (_, certificate) = X509Certificate::from_der(leaf)
-            .map_err(|error| Refused(format!("client certificate: {error}")))?;
+        if credentials.certificates.is_empty() {
+            return Ok(None);
+        }
+        let leaf = self.verifier.load().0.verify(credentials)?;
+        let certificate = parse(leaf)?;
         let subject = certificate.subject();
         let name = subject.iter_common_name().next().and_then(|name| name.as_str().ok()).unwrap_or_default();
         if name.is_empty() {

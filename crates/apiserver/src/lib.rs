@@ -10,6 +10,7 @@ pub mod authorization;
 pub mod background;
 pub mod call;
 pub mod decode;
+pub mod delegated;
 pub mod discovery;
 pub mod filters;
 pub mod handlers;

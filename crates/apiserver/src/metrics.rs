@@ -37,6 +37,26 @@ struct Series {
     buckets: [u64; BUCKETS.len()],
 }
 
+impl Series {
+    fn add(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.count += 1;
+        self.sum += seconds;
+        for (bucket, bound) in self.buckets.iter_mut().zip(BUCKETS) {
+            *bucket += u64::from(seconds <= bound);
+        }
+    }
+
+    fn render(&self, out: &mut String, name: &str, labels: &str) {
+        for (bound, count) in BUCKETS.iter().zip(self.buckets) {
+            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
+        }
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", self.count);
+        let _ = writeln!(out, "{name}_sum{{{labels}}} {}", self.sum);
+        let _ = writeln!(out, "{name}_count{{{labels}}} {}", self.count);
+    }
+}
+
 /// The series of one counter by their labels.
 #[derive(Debug, Default)]
 struct Counter {
@@ -44,10 +64,19 @@ struct Counter {
     series: BTreeMap<String, Arc<AtomicU64>>,
 }
 
+/// Calls to etcd of one kind.
+#[derive(Debug, Default)]
+struct EtcdCalls {
+    took: Series,
+    failed: u64,
+}
+
 /// All counters of one server.
 #[derive(Debug, Default)]
 pub struct Metrics {
     counters: Mutex<BTreeMap<&'static str, Counter>>,
+    etcd: Mutex<BTreeMap<&'static str, EtcdCalls>>,
+    objects: Mutex<BTreeMap<String, u64>>,
     series: Mutex<BTreeMap<Labels, Series>>,
     /// Reads in flight.
     pub reads: AtomicI64,
@@ -67,12 +96,20 @@ impl Metrics {
             return;
         }
         let series = all.entry(labels).or_default();
-        let seconds = took.as_secs_f64();
-        series.count += 1;
-        series.sum += seconds;
-        for (bucket, bound) in series.buckets.iter_mut().zip(BUCKETS) {
-            *bucket += u64::from(seconds <= bound);
-        }
+        series.add(took);
+    }
+
+    /// Counts one answer, or failure, of etcd.
+    pub fn observe_etcd(&self, operation: &'static str, took: Duration, is_ok: bool) {
+        let mut all = self.etcd.lock();
+        let calls = all.entry(operation).or_default();
+        calls.took.add(took);
+        calls.failed += u64::from(!is_ok);
+    }
+
+    /// Says how many objects of a resource are stored.
+    pub fn set_object_count(&self, resource: &str, count: u64) {
+        self.objects.lock().insert(resource.to_owned(), count);
     }
 
     /// A counter of a part of the server, 0 from the start. `labels` stand as in the text, such as
@@ -114,13 +151,7 @@ impl Metrics {
         drop(all);
         let name = "apiserver_request_duration_seconds";
         for (labels, series) in &by_resource {
-            for (bound, count) in BUCKETS.iter().zip(series.buckets) {
-                let _ =
-                    writeln!(out, "{name}_bucket{{{}}} {count}", label(labels, &format!(",le=\"{bound}\"")));
-            }
-            let _ = writeln!(out, "{name}_bucket{{{}}} {}", label(labels, ",le=\"+Inf\""), series.count);
-            let _ = writeln!(out, "{name}_sum{{{}}} {}", label(labels, ""), series.sum);
-            let _ = writeln!(out, "{name}_count{{{}}} {}", label(labels, ""), series.count);
+            series.render(&mut out, name, &label(labels, ""));
         }
         out.push_str("# HELP apiserver_current_inflight_requests Requests being answered.\n");
         out.push_str("# TYPE apiserver_current_inflight_requests gauge\n");
@@ -135,6 +166,7 @@ impl Metrics {
             let value = gauge.load(Ordering::Relaxed);
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
         }
+        self.render_etcd(&mut out);
         for (name, counter) in self.counters.lock().iter() {
             let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} counter", counter.help);
             for (labels, count) in &counter.series {
@@ -143,6 +175,34 @@ impl Metrics {
             }
         }
         out
+    }
+}
+
+impl Metrics {
+    /// Nothing for a server without an etcd.
+    fn render_etcd(&self, out: &mut String) {
+        let all = self.etcd.lock();
+        if all.is_empty() {
+            return;
+        }
+        let total = |out: &mut String, name: &str, help: &str, of: fn(&EtcdCalls) -> u64| {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
+            for (operation, calls) in all.iter() {
+                let _ = writeln!(out, "{name}{{operation=\"{operation}\"}} {}", of(calls));
+            }
+        };
+        total(out, "etcd_requests_total", "Calls to etcd.", |calls| calls.took.count);
+        total(out, "etcd_request_errors_total", "Calls to etcd that failed.", |calls| calls.failed);
+        let name = "etcd_request_duration_seconds";
+        let _ = writeln!(out, "# HELP {name} Time that etcd took to answer.\n# TYPE {name} histogram");
+        for (operation, calls) in all.iter() {
+            calls.took.render(out, name, &format!("operation=\"{operation}\""));
+        }
+        let name = "apiserver_storage_objects";
+        let _ = writeln!(out, "# HELP {name} Objects in etcd, as last counted.\n# TYPE {name} gauge");
+        for (resource, count) in self.objects.lock().iter() {
+            let _ = writeln!(out, "{name}{{resource=\"{resource}\"}} {count}");
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use convoy_controller_manager::StoreCollection;
 
+use crate::aggregated::arguments as aggregated;
 use crate::objects::arguments as objects;
 
 /// Release delivery for fleets of Kubernetes clusters.
@@ -51,7 +52,7 @@ pub(crate) enum Command {
     /// Run simulated target clusters.
     Sandbox(Sandbox),
     /// Serve the API of convoy.kumodo.io.
-    Apiserver(Apiserver),
+    Apiserver(Box<Apiserver>),
     /// Fetch sources, render, plan, apply and prune.
     ControllerManager(ControllerManager),
     /// Watch target clusters: health and drift.
@@ -154,12 +155,14 @@ pub(crate) struct Sandbox {
     pub(crate) audit: Audit,
 }
 
-/// Serve the API of convoy.kumodo.io.
+/// Serve the API of convoy.kumodo.io: behind kube-aggregator, with objects in etcd, or with --data-dir alone.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("objects").args(["data_dir", "etcd_servers"]).required(true).multiple(true)))]
 pub(crate) struct Apiserver {
-    /// Where the store and the certificates are kept, and admin.kubeconfig is written.
+    /// Serve without a Kubernetes API server in front: with a CA of its own, which is kept here, the core kinds that
+    /// standalone has, and admin.kubeconfig. Without --etcd-servers, the objects are kept here, too.
     #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: PathBuf,
+    pub(crate) data_dir: Option<PathBuf>,
     /// The port to serve on; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     pub(crate) secure_port: u16,
@@ -167,11 +170,28 @@ pub(crate) struct Apiserver {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) bind_address: IpAddr,
     #[command(flatten)]
+    pub(crate) etcd: aggregated::Etcd,
+    #[command(flatten)]
+    pub(crate) host: FrontHost,
+    #[command(flatten)]
+    pub(crate) serving: aggregated::ServingFiles,
+    #[command(flatten)]
+    pub(crate) delegation: aggregated::Delegation,
+    #[command(flatten)]
     pub(crate) shards: Shards,
     #[command(flatten)]
     pub(crate) observer: ObserverService,
     #[command(flatten)]
     pub(crate) audit: Audit,
+}
+
+/// The Kubernetes API server in front.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FrontHost {
+    /// The kubeconfig of the Kubernetes API server in front, for a server without --data-dir. Default: the service
+    /// account of the pod.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 /// Whom the apiserver asks for what an observer knows.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that speaks to a person")]
 
+mod aggregated;
 mod arguments;
 mod bad_flag;
 mod certificates;

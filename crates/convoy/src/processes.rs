@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use convoy_apiserver::health::Checks;
+use convoy_apiserver::metrics::Metrics as ServerMetrics;
 use convoy_controller_manager::ObserverLeases;
 use convoy_observer::{ControllerLeases, Serving};
 use convoy_render::RenderStore;
@@ -14,7 +16,9 @@ use convoy_runtime::{
     host_client, serve_health,
 };
 use convoy_shard::{ProcessKind, Settings};
+use convoy_storage::Storage;
 
+use crate::aggregated;
 use crate::arguments;
 use crate::bad_flag::BadFlag;
 use crate::proxied;
@@ -27,14 +31,31 @@ pub(crate) async fn apiserver(
     clock: Arc<dyn Clock>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    standalone::check(&arguments.data_dir, &arguments.audit)?;
+    let metrics = Arc::new(ServerMetrics::default());
+    let etcd = aggregated::etcd::open(&arguments.etcd, &metrics)?;
+    let data_dir = match (&arguments.data_dir, &etcd) {
+        (Some(data_dir), _) => data_dir,
+        (None, Some(etcd)) => {
+            return aggregated::run(arguments, Arc::clone(etcd), metrics, clock, shutdown).await;
+        }
+        // The command line asks for one of them.
+        (None, None) => return Err(BadFlag::new("data-dir", "", "give it, or --etcd-servers").into()),
+    };
+    standalone::check(data_dir, &arguments.audit)?;
+    let mut checks = Checks::new();
+    if let Some(etcd) = &etcd {
+        aggregated::etcd::add_checks(&mut checks, &arguments.etcd, etcd);
+    }
     let options = standalone::Options {
         address: SocketAddr::new(arguments.bind_address, arguments.secure_port),
         shards: arguments.shards.shards,
         only: Some(arguments::Part::Apiserver),
         audit_log: arguments.audit.audit_log_path.clone(),
         observers: Some(proxied::observers(&arguments.observer, arguments.shards.shards)?),
-        ..standalone::Options::new(arguments.data_dir.clone())
+        storage: etcd.map(|etcd| etcd as Arc<dyn Storage>),
+        checks,
+        metrics,
+        ..standalone::Options::new(data_dir.clone())
     };
     standalone::serve(options, clock, shutdown).await
 }
@@ -221,7 +242,7 @@ impl Process {
 }
 
 /// The host's name with a random part: unique also for two replicas on one machine.
-fn own_name() -> String {
+pub(crate) fn own_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host
         .trim()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use convoy_apiserver::kinds::previews::{NoObserver, Observers, OneService};
-use convoy_apiserver::kinds::shard_holder::ShardHolder;
+use convoy_apiserver::kinds::shard_holder::{Leases, ShardHolder};
 use convoy_apiserver::pki::Authority;
 use convoy_observer::Serving;
 use convoy_registry::Registry;
@@ -22,7 +22,7 @@ use crate::bad_flag::BadFlag;
 /// Whom an apiserver asks. The last step takes what the server serves, for it may have to look there.
 pub(crate) fn observers(flags: &ObserverService, shards: NonZeroU32) -> Result<MakeObservers, BadFlag> {
     let Some(address) = flags.observer_url.clone() else {
-        return Ok(MakeObservers(Arc::new(|_| Arc::new(NoObserver))));
+        return Ok(MakeObservers(Arc::new(|_, _| Arc::new(NoObserver))));
     };
     let tls = ProxiedTls {
         certificate: read("proxy-client-cert-file", flags.proxy_client_cert_file.as_deref())?,
@@ -33,11 +33,14 @@ pub(crate) fn observers(flags: &ObserverService, shards: NonZeroU32) -> Result<M
         BadFlag::new("proxy-client-cert-file", shown(flags.proxy_client_cert_file.as_ref()), source)
     })?;
     let (routing, lease_namespace) = (flags.observer_routing, flags.lease_namespace.clone());
-    Ok(MakeObservers(Arc::new(move |registry| match routing {
+    Ok(MakeObservers(Arc::new(move |registry, host| match routing {
         ObserverRouting::Service => Arc::new(OneService { client: client.clone(), address: address.clone() }),
         ObserverRouting::Owner => Arc::new(ShardHolder {
             client: client.clone(),
-            registry: Arc::clone(registry),
+            leases: match host {
+                Some(host) => Leases::OfHost(host.clone()),
+                None => Leases::Own(Arc::clone(registry)),
+            },
             lease_namespace: lease_namespace.clone(),
             shards,
             server_name: address.host.clone(),
@@ -45,7 +48,7 @@ pub(crate) fn observers(flags: &ObserverService, shards: NonZeroU32) -> Result<M
     })))
 }
 
-type Make = dyn Fn(&Arc<Registry>) -> Arc<dyn Observers> + Send + Sync;
+type Make = dyn Fn(&Arc<Registry>, Option<&kube::Client>) -> Arc<dyn Observers> + Send + Sync;
 
 /// Makes whom an apiserver asks.
 #[derive(Clone)]
@@ -54,12 +57,12 @@ pub(crate) struct MakeObservers(Arc<Make>);
 impl MakeObservers {
     /// Nobody.
     pub(crate) fn none() -> Self {
-        Self(Arc::new(|_| Arc::new(NoObserver)))
+        Self(Arc::new(|_, _| Arc::new(NoObserver)))
     }
 
-    /// For a server of these objects.
-    pub(crate) fn make(&self, registry: &Arc<Registry>) -> Arc<dyn Observers> {
-        (self.0)(registry)
+    /// For a server of these objects. The leases are among them, or at the host.
+    pub(crate) fn make(&self, registry: &Arc<Registry>, host: Option<&kube::Client>) -> Arc<dyn Observers> {
+        (self.0)(registry, host)
     }
 }
 
@@ -123,6 +126,6 @@ pub(crate) async fn within(store: RenderStore, now: Timestamp) -> anyhow::Result
     let answering =
         ProxiedTls { certificate: serving.certificate.into_bytes(), key: serving.key.into_bytes(), other_ca };
     let observers: Arc<dyn Observers> = Arc::new(OneService { client: ProxyClient::new(&asking)?, address });
-    let observers = MakeObservers(Arc::new(move |_| Arc::clone(&observers)));
+    let observers = MakeObservers(Arc::new(move |_, _| Arc::clone(&observers)));
     Ok((observers, Serving { listener: Arc::new(listener), tls: answering, own: None, store }))
 }

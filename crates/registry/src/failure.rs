@@ -37,6 +37,8 @@ pub(crate) fn list_status(error: &CacheError, start_key: Option<&str>) -> Status
 pub(crate) fn storage_status(error: &StorageError) -> Status {
     match error {
         StorageError::Full { .. } => Status::service_unavailable(format!("{error}")),
+        // The client has to look: unlike 503, it does not mean that nothing was done.
+        StorageError::Unknown { .. } => Status::timeout(error.to_string(), 0),
         StorageError::Unavailable { source: Some(source), .. } => {
             Status::service_unavailable(format!("{error}: {source}"))
         }

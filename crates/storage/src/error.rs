@@ -26,7 +26,10 @@ pub enum StorageError {
     /// The device has no room for the write, which was not made.
     #[error("no space left for {path}: free some and retry")]
     Full { path: String },
-    /// The store is shutting down or lost its backend; nothing is known about the write if `write` is set.
+    /// A write was sent and not answered: it may have been made, or may be made later.
+    #[error("nothing is known about the write: {reason}")]
+    Unknown { reason: String },
+    /// The store is shutting down or lost its backend.
     #[error("storage is not available: {reason}")]
     Unavailable {
         reason: String,

@@ -8,6 +8,7 @@ use convoy_registry::Registry;
 use convoy_runtime::{ProxiedAnswer, ProxiedRequest, ProxyAddress, ProxyClient, StoreKey};
 use convoy_shard::{LeaseKey, ProcessKind, Settings, annotation, shard_of};
 use http::StatusCode;
+use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::Value;
 
 use super::previews::{Observers, unavailable};
@@ -17,13 +18,55 @@ const LOOKS: usize = 3;
 /// After how many seconds to ask again while nobody holds the shard.
 const ASK_AGAIN: u32 = 5;
 
-/// Asks the holder of a Release's shard. The leases are this server's own.
+/// Where the leases are.
+#[derive(Clone)]
+pub enum Leases {
+    /// Among this server's own objects.
+    Own(Arc<Registry>),
+    /// At the API server in front.
+    OfHost(kube::Client),
+}
+
+impl std::fmt::Debug for Leases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Own(_) => "Own",
+            Self::OfHost(_) => "OfHost",
+        })
+    }
+}
+
+impl Leases {
+    async fn get(&self, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
+        match self {
+            Self::Own(registry) => {
+                let resource = registry.table().find("coordination.k8s.io", "v1", "leases");
+                let resource = resource.ok_or_else(Status::unknown_resource)?;
+                match registry.get(&resource, namespace, name, &GetOptions::default()).await {
+                    Ok(found) => Ok(Some(found.to_value())),
+                    Err(status) if status.reason() == Reason::NotFound => Ok(None),
+                    Err(status) => Err(status),
+                }
+            }
+            Self::OfHost(client) => {
+                let leases: kube::Api<Lease> = kube::Api::namespaced(client.clone(), namespace);
+                let found = leases.get_opt(name).await.map_err(|error| {
+                    tracing::warn!(%error, namespace, name, "a lease of an observer cannot be read");
+                    Status::service_unavailable("the leases of the observers cannot be read")
+                })?;
+                Ok(found.and_then(|lease| serde_json::to_value(lease).ok()))
+            }
+        }
+    }
+}
+
+/// Asks the holder of a Release's shard.
 #[derive(Debug)]
 pub struct ShardHolder {
     /// Asks.
     pub client: ProxyClient,
-    /// Whose objects the leases are.
-    pub registry: Arc<Registry>,
+    /// Where the leases are.
+    pub leases: Leases,
     /// `--lease-namespace` of the observers.
     pub lease_namespace: String,
     /// `--shards`.
@@ -40,14 +83,8 @@ struct Holder {
 
 impl ShardHolder {
     async fn lease(&self, key: &LeaseKey) -> Result<Option<Value>, Status> {
-        let resource = self.registry.table().find("coordination.k8s.io", "v1", "leases");
-        let resource = resource.ok_or_else(Status::unknown_resource)?;
         let name = key.name(&Settings::new(ProcessKind::Observer, "", ""));
-        match self.registry.get(&resource, &self.lease_namespace, &name, &GetOptions::default()).await {
-            Ok(found) => Ok(Some(found.to_value())),
-            Err(status) if status.reason() == Reason::NotFound => Ok(None),
-            Err(status) => Err(status),
-        }
+        self.leases.get(&self.lease_namespace, &name).await
     }
 
     async fn holder(&self, shard: u32) -> Result<Holder, Status> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use convoy_apiserver::kinds::previews::{Observers, OneService};
-use convoy_apiserver::kinds::shard_holder::ShardHolder;
+use convoy_apiserver::kinds::shard_holder::{Leases, ShardHolder};
 use convoy_apiserver::pki::Authority;
 use convoy_meta::{Reason, Status};
 use convoy_runtime::{
@@ -203,7 +203,7 @@ fn sc51_the_holder_of_the_shard_is_found_and_a_takeover_followed() {
     let shards = convoy_shard::DEFAULT_SHARD_COUNT;
     let holder = ShardHolder {
         client: service.client.clone(),
-        registry: Arc::clone(&it.plane.registry),
+        leases: Leases::Own(Arc::clone(&it.plane.registry)),
         lease_namespace: "default".to_owned(),
         shards,
         server_name: "127.0.0.1".to_owned(),

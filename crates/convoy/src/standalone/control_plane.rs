@@ -11,7 +11,6 @@ use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions}
 use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
 use convoy_apiserver::filters::Now;
 use convoy_apiserver::kinds::{convoy, core, previews, reviews, rollback, sharding as sharding_count};
-use convoy_apiserver::metrics::Metrics;
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::kubeconfig;
 use convoy_apiserver::rbac::{Rbac, ensure_bootstrap};
@@ -63,7 +62,11 @@ impl ControlPlane {
             let clock = Arc::clone(clock);
             Arc::new(move || clock.now())
         };
-        let storage = open_store(folder).await?;
+        let storage = match &options.storage {
+            Some(storage) => Arc::clone(storage),
+            None => open_store(folder).await?,
+        };
+        let (metrics, checks) = (Arc::clone(&options.metrics), options.checks.clone());
         let table = Arc::new(ResourceTable::default());
         table.install(convoy::definitions(shards)?);
         table.install(core());
@@ -94,7 +97,6 @@ impl ControlPlane {
             kubernetes: convoy_schema::catalogue().kubernetes_version.clone(),
             commit: String::new(),
         };
-        let metrics = Arc::new(Metrics::default());
         let documents = OpenApi::new(Arc::clone(registry.table()), &version.kubernetes);
         documents.add_schemas(convoy::schemas());
         let api = Api::new(Arc::clone(&registry), version, Arc::clone(&metrics))
@@ -103,10 +105,11 @@ impl ControlPlane {
         let api = reviews::serve(api, &authenticator, &authorizer);
         let api = sharding_count::serve(api, shards);
         let api = rollback::serve(api);
-        let api = previews::serve(api, observers.make(&registry));
+        let api = previews::serve(api, observers.make(&registry, None));
         let mut builder = ServerBuilder::new(address, certificate, Arc::new(api), Arc::clone(&now))
             .authenticator(authenticator)
             .authorizer(authorizer)
+            .checks(checks)
             .metrics(Arc::clone(&metrics));
         if let Some(path) = audit_log {
             builder = builder.audit(AuditLog::open(path)?);

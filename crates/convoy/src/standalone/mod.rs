@@ -13,12 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use convoy_apiserver::health::Checks;
+use convoy_apiserver::metrics::Metrics as ServerMetrics;
 use convoy_controller_manager::StoreCollection;
 use convoy_observer::Serving;
 use convoy_render::RenderStore;
 use convoy_runtime::{CacheScope, Clock, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor};
 use convoy_sandbox::Sandbox;
 use convoy_shard::ProcessKind;
+use convoy_storage::Storage;
 
 pub(crate) use self::control_plane::ControlPlane;
 pub(crate) use self::data_dir::DataDir;
@@ -46,6 +49,10 @@ pub(crate) struct Options {
     /// Whom the apiserver asks when no observer runs beside it.
     pub(crate) observers: Option<MakeObservers>,
     pub(crate) collection: Option<StoreCollection>,
+    /// Where objects are kept; in the folder if absent.
+    pub(crate) storage: Option<Arc<dyn Storage>>,
+    pub(crate) checks: Checks,
+    pub(crate) metrics: Arc<ServerMetrics>,
 }
 
 impl Options {
@@ -60,6 +67,9 @@ impl Options {
             audit_log: None,
             observers: None,
             collection: Some(StoreCollection::default()),
+            storage: None,
+            checks: Checks::new(),
+            metrics: Arc::default(),
         }
     }
 }
@@ -236,7 +246,6 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     check(&arguments.data_dir, &arguments.audit)?;
     let options = Options {
-        data_dir: arguments.data_dir.clone(),
         address: SocketAddr::new(arguments.bind_address, arguments.port),
         sandbox: sandbox::names(arguments.sandbox),
         shards: arguments.shards.shards,
@@ -244,6 +253,7 @@ pub(crate) async fn run(
         audit_log: arguments.audit.audit_log_path.clone(),
         observers: None,
         collection: arguments.collection.settings(),
+        ..Options::new(arguments.data_dir.clone())
     };
     serve(options, clock, shutdown).await
 }

@@ -130,10 +130,19 @@ impl Failure {
             Self::NotSent(reason) => {
                 StorageError::Unavailable { reason: format!("etcd is not reached: {reason}"), source: None }
             }
-            Self::Unknown(reason) => StorageError::Unavailable {
-                reason: format!("etcd did not answer, so nothing is known about the request: {reason}"),
-                source: None,
-            },
+            Self::Unknown(reason) => {
+                StorageError::Unavailable { reason: format!("etcd did not answer: {reason}"), source: None }
+            }
+        }
+    }
+
+    /// As an answer to who wanted to write.
+    pub(super) fn into_write_error(self) -> StorageError {
+        match self {
+            Self::Unknown(reason) => {
+                StorageError::Unknown { reason: format!("etcd did not answer: {reason}") }
+            }
+            known => known.into_error(),
         }
     }
 }

@@ -99,7 +99,7 @@ impl Shared {
             Ok(done) => done,
             Err(_) => {
                 let reason = format!("no answer in {} s", WRITE.as_secs());
-                Err(Failure::Unknown(reason).into_error())
+                Err(Failure::Unknown(reason).into_write_error())
             }
         }
     }
@@ -136,7 +136,7 @@ impl Shared {
                 }
                 Ok(Found::Beaten(error)) => return Err(error),
                 Ok(Found::Pending) if sent <= AGAIN => {}
-                Ok(Found::Pending | Found::Unclear) | Err(_) => return Err(failure.into_error()),
+                Ok(Found::Pending | Found::Unclear) | Err(_) => return Err(failure.into_write_error()),
             }
         }
     }

@@ -40,7 +40,7 @@ async fn write(
         };
         let outcome = match written.await {
             Ok(revision) => Some(revision),
-            Err(StorageError::Unavailable { .. }) => None,
+            Err(StorageError::Unavailable { .. } | StorageError::Unknown { .. }) => None,
             // Nobody else writes this key.
             Err(other) => panic!("a lost answer was reported wrongly: {other}"),
         };
