@@ -273,7 +273,8 @@ pub fn kinds() -> Vec<KindInfo> {
             plural: HealthRuleSet::PLURAL,
             singular: HealthRuleSet::SINGULAR,
             short_names: &["hrs"],
-            categories: &["convoy"],
+            // It is of no namespace, and not everybody may read it.
+            categories: &[],
             scope: Scope::Cluster,
             has_status: true,
             schema: object::<HealthRuleSetSpec>(

@@ -37,7 +37,9 @@ fn everything() -> Vec<(&'static str, String, &'static str)> {
     for kind in ["releaseinventories", "releases/preview", "releases/rollback", "releases/diff"] {
         all.push((CONVOY, kind.to_owned(), "team"));
     }
-    all.push((CONVOY, "shardings".to_owned(), ""));
+    for resource in ["shardings", "healthrulesets", "healthrulesets/status"] {
+        all.push((CONVOY, resource.to_owned(), ""));
+    }
     for (group, resource) in [
         ("", "secrets"),
         ("", "configmaps"),
@@ -190,6 +192,7 @@ fn sc34_sc35_sc36_a_real_api_server_takes_all_overlays_and_gives_each_component_
             ("get list watch patch", CLUSTERS, &["team"]),
             ("patch", STATUSES, &["team"]),
             ("get list watch create update delete", INVENTORIES, &["team"]),
+            ("get list watch", &["convoy.kumodo.io/healthrulesets"], &[""]),
             ("get", &["convoy.kumodo.io/shardings"], &[""]),
             ("get", &["/secrets", "/configmaps"], EVERYWHERE),
             ("get", &["/namespaces"], &[""]),
@@ -205,6 +208,8 @@ fn sc34_sc35_sc36_a_real_api_server_takes_all_overlays_and_gives_each_component_
             ("get list watch", CLUSTERS, &["team"]),
             ("get list watch", INVENTORIES, &["team"]),
             ("patch", &["convoy.kumodo.io/releases/status"], &["team"]),
+            ("get list watch", &["convoy.kumodo.io/healthrulesets"], &[""]),
+            ("patch", &["convoy.kumodo.io/healthrulesets/status"], &[""]),
             ("get", &["convoy.kumodo.io/shardings"], &[""]),
             ("get", &["/secrets", "/configmaps"], EVERYWHERE),
             ("get", &["/namespaces"], &[""]),

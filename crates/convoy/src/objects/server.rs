@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use convoy_api::{API_VERSION, GROUP, KindInfo, VERSION, field_manager};
+use convoy_api::{API_VERSION, GROUP, KindInfo, Scope, VERSION, field_manager};
 use convoy_meta::{Table, TableRow};
 use convoy_runtime::{ProcessIdentity, context_client};
 use k8s_openapi::api::core::v1::Event;
@@ -69,7 +69,7 @@ impl Server {
 
     /// The API of a kind, in the namespace that was asked for.
     pub(super) fn api(&self, info: &KindInfo) -> Api<DynamicObject> {
-        match &self.namespace {
+        match self.namespace.as_ref().filter(|_| info.scope == Scope::Namespaced) {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource(info)),
             None => Api::all_with(self.client.clone(), &resource(info)),
         }
@@ -77,8 +77,10 @@ impl Server {
 
     /// The API of a kind, in the namespace of an object.
     pub(super) fn api_beside(&self, info: &KindInfo, object: &DynamicObject) -> Api<DynamicObject> {
-        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        Api::namespaced_with(self.client.clone(), namespace, &resource(info))
+        match object.metadata.namespace.as_deref() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource(info)),
+            None => Api::all_with(self.client.clone(), &resource(info)),
+        }
     }
 
     /// Objects of all namespaces.
