@@ -297,3 +297,20 @@ fn alerts_and_dashboard_name_only_metrics_that_there_are() {
         }
     }
 }
+
+#[test]
+fn every_kind_may_be_viewed_and_is_read_by_the_controller_manager_and_the_observer() {
+    let Some(kubectl) = kubectl() else { return };
+    let objects = overlay(&kubectl, "single-replica");
+    for role in ["convoy-view", "convoy-controller-manager", "convoy-observer"] {
+        let rules = objects.get("ClusterRole", role)["rules"].as_array().unwrap();
+        for kind in convoy_api::kinds() {
+            let reads = rules.iter().any(|rule| {
+                let verbs = texts(&rule["verbs"]);
+                texts(&rule["resources"]).iter().any(|resource| resource == kind.plural)
+                    && ["get", "list", "watch"].iter().all(|verb| verbs.iter().any(|given| given == verb))
+            });
+            assert!(reads, "{role} does not read {}", kind.plural);
+        }
+    }
+}

@@ -5,6 +5,7 @@
 mod contract;
 mod guarantees;
 mod layering;
+mod links;
 mod sources;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     problems.extend(sources::check(&root, &table)?);
     problems.extend(contract::check(&root)?);
     problems.extend(guarantees::check(&root)?);
+    problems.extend(links::check(&root)?);
     problems.extend(licence(&root, &metadata));
     problems.extend(features(&metadata));
     for problem in &problems {

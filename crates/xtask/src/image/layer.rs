@@ -51,7 +51,7 @@ pub(super) fn layer(binary: &[u8], sbom: &[u8]) -> anyhow::Result<Layer> {
     }
     let tar = builder.into_inner().context("writing a layer")?;
     // No name and no time in the head.
-    let mut encoder = GzBuilder::new().write(Vec::new(), Compression::best());
+    let mut encoder = GzBuilder::new().write(Vec::new(), Compression::default());
     encoder.write_all(&tar)?;
     Ok(Layer { compressed: encoder.finish()?, tar })
 }
