@@ -6,6 +6,8 @@ use crate::label;
 
 /// How many objects `status.driftedObjects` names at most.
 pub const MAX_DRIFTED_OBJECTS: usize = 20;
+/// How many fields of each it names at most.
+pub const MAX_DRIFTED_FIELDS: usize = 8;
 
 /// What is done about objects that were changed on the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -103,6 +105,11 @@ pub struct DriftedObject {
     /// The field manager that wrote last after convoy; absent when none did, or the object is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
+    /// The fields that differ from what convoy applied, as JSON pointers that spec.drift.ignore takes; the first few, and
+    /// none when the object is not there or it cannot be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub fields: Vec<String>,
 }
 
 /// Why a path cannot be left alone; none when it can.

@@ -38,8 +38,8 @@ pub use condition::{
 };
 pub use delivery::{DeliveryProgress, HookEvent, HookRun, HookState, Operation};
 pub use drift::{
-    DriftMode, DriftPolicy, DriftedObject, IgnoreRule, IgnoreTarget, MAX_DRIFTED_OBJECTS, pointer_fault,
-    pointer_segments,
+    DriftMode, DriftPolicy, DriftedObject, IgnoreRule, IgnoreTarget, MAX_DRIFTED_FIELDS, MAX_DRIFTED_OBJECTS,
+    pointer_fault, pointer_segments,
 };
 pub use duration::{Duration, ParseDurationError};
 pub use git_repository::{

@@ -16,6 +16,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `seen` | one live object in a few words; pure |
+//! | `owned` | the fields of an object that convoy owns, to tell whether and where they changed; pure |
 //! | `model` | all that is known of one cluster: inventories, objects, watches; pure |
 //! | `verdict` | from the model to what a status says of one Release; pure |
 //! | `rule_sets` | whether the rules of HealthRuleSets are in force |
@@ -29,6 +30,7 @@
 mod clusters;
 mod missing;
 mod model;
+mod owned;
 mod preview;
 mod rule_sets;
 mod run;

@@ -8,7 +8,8 @@ use convoy_api::{DeliveryProgress, HookState, InventoryEntry, ReleaseInventory, 
 use convoy_plan::runs_to_an_end;
 use convoy_runtime::StoreKey;
 
-use crate::seen::{Owned, Rules, Seen};
+use crate::owned::Owned;
+use crate::seen::{Rules, Seen};
 
 /// Versions of an object that are remembered: what convoy applied is often followed at once by writes of
 /// its controller, and an inventory tells of it only afterwards.
@@ -276,6 +277,8 @@ impl Model {
                 Live { seen, earlier: VecDeque::new() }
             }
             Some(mut live) if live.seen.uid == seen.uid => {
+                // Most writes leave convoy's fields alone.
+                let seen = Seen { owned: seen.owned.shared_with(&live.seen.owned), ..seen };
                 let previous = std::mem::replace(&mut live.seen, seen);
                 live.earlier.push_back((previous.resource_version, previous.owned));
                 if live.earlier.len() > REMEMBERED {

@@ -1,16 +1,13 @@
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use convoy_api::{IgnoreRule, Release, field_manager};
 use convoy_apply::has_ended;
 use convoy_health::{Health, HealthRules};
-use convoy_plan::{LeftAlone, ObjectKey, field_of, names_item, remove_field};
+use convoy_plan::{LeftAlone, ObjectKey};
 use jiff::Timestamp;
-use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
+use serde_json::Value;
 
-/// Deepest nesting of managed fields that is read; no built-in kind comes near.
-const MAX_DEPTH: usize = 64;
+use crate::owned::{Gather, MAX_DEPTH, Owned, short, walk};
 
 /// One live object in a few words.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,36 +28,6 @@ pub(crate) struct Seen {
 
 /// Tells rules apart.
 pub(crate) type RulesMark = [u8; 8];
-
-/// The fields that convoy owns and their values, but for what is left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owned {
-    digest: [u8; 32],
-    /// Kept only where it matters who owns a field.
-    leaves: Option<Arc<Leaves>>,
-}
-
-/// Fields and values as short hashes.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Leaves {
-    own: BTreeMap<u64, u64>,
-    /// The fields that those managers set whose fields are left alone.
-    left: BTreeSet<u64>,
-}
-
-impl Owned {
-    /// Whether something changed since `self` that is not left alone now.
-    pub(crate) fn is_changed(&self, now: &Owned) -> bool {
-        if self.digest == now.digest {
-            return false;
-        }
-        let (Some(before), Some(now)) = (&self.leaves, &now.leaves) else { return true };
-        let is_as = |all: &BTreeMap<u64, u64>, (field, value): (&u64, &u64)| all.get(field) == Some(value);
-        let is_left = |field: &u64| now.left.contains(field);
-        before.own.iter().any(|leaf| !is_as(&now.own, leaf) && !is_left(leaf.0))
-            || now.own.iter().any(|leaf| !is_as(&before.own, leaf) && !is_left(leaf.0))
-    }
-}
 
 /// Looks at a live object that nothing is left alone of.
 #[cfg(test)]
@@ -89,38 +56,15 @@ pub(crate) fn look_with(object: &Value, now: Timestamp, rules: Option<&Rules>, h
         .map(|(_, manager)| manager.into());
     let own_fields = || own.iter().filter_map(|entry| entry.get("fieldsV1")?.as_object());
 
-    let owned = match &left {
-        None => {
-            let mut hash = Sha256::new();
-            for fields in own_fields() {
-                digest_fields(fields, object, MAX_DEPTH, &mut hash);
-            }
-            Owned { digest: hash.finalize().into(), leaves: None }
-        }
-        Some(left) => {
-            let paths: Vec<&[String]> = left.paths().collect();
-            let mut leaves = Leaves::default();
-            for fields in own_fields() {
-                walk(fields, object, &paths, "", MAX_DEPTH, &mut |path, value| {
-                    leaves.own.insert(short(path), short(&value.map(Value::to_string).unwrap_or_default()));
-                });
-            }
-            let is_left = |entry: &&&Value| entry["manager"].as_str().is_some_and(|name| left.is_by(name));
-            for entry in others.iter().filter(is_left) {
-                let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else { continue };
-                walk(fields, object, &[], "", MAX_DEPTH, &mut |path, _| {
-                    leaves.left.insert(short(path));
-                });
-            }
-            let mut hash = Sha256::new();
-            for (field, value) in &leaves.own {
-                hash.update(field.to_be_bytes());
-                hash.update(value.to_be_bytes());
-            }
-            let leaves = left.has_managers().then(|| Arc::new(leaves));
-            Owned { digest: hash.finalize().into(), leaves }
-        }
-    };
+    let mut gather = Gather::default();
+    let paths: Vec<&[String]> = left.iter().flat_map(LeftAlone::paths).collect();
+    own_fields().for_each(|fields| gather.own(fields, object, &paths));
+    if let Some(left) = &left {
+        let is_left = |entry: &&&Value| entry["manager"].as_str().is_some_and(|name| left.is_by(name));
+        let fields = others.iter().filter(is_left).filter_map(|entry| entry.get("fieldsV1")?.as_object());
+        fields.for_each(|fields| gather.left(fields, object));
+    }
+    let owned = gather.done();
     Seen {
         uid: text("/metadata/uid"),
         resource_version: text("/metadata/resourceVersion"),
@@ -155,59 +99,6 @@ fn writes_elsewhere(entry: &Value, object: &Value, left: &LeftAlone) -> bool {
         is_elsewhere |= !path.ends_with("\0.");
     });
     is_elsewhere
-}
-
-/// Visits the fields of a set that no path names, with their values now. A field that a path names a part of is visited
-/// without that part.
-fn walk(
-    fields: &Map<String, Value>,
-    value: &Value,
-    paths: &[&[String]],
-    at: &str,
-    depth: usize,
-    visit: &mut impl FnMut(&str, Option<&Value>),
-) {
-    for (name, inner) in fields {
-        let child = field_of(value, name);
-        let below: Vec<&[String]> = paths
-            .iter()
-            .filter_map(|path| path.split_first())
-            .filter(|(part, _)| names(value, name, child, part))
-            .map(|(_, rest)| rest)
-            .collect();
-        if below.iter().any(|rest| rest.is_empty()) {
-            continue;
-        }
-        let at = format!("{at}\0{name}");
-        match inner.as_object() {
-            Some(inner) if !inner.is_empty() && depth > 0 => {
-                walk(inner, child.unwrap_or(&Value::Null), &below, &at, depth - 1, visit);
-            }
-            _ if name == "." => visit(&at, None),
-            _ if below.is_empty() => visit(&at, child),
-            _ => {
-                let mut rest = child.cloned().unwrap_or_default();
-                below.iter().for_each(|path| remove_field(&mut rest, path));
-                visit(&at, Some(&rest));
-            }
-        }
-    }
-}
-
-/// Whether a part of a path names the field or item that an element of a set does.
-fn names(value: &Value, element: &str, child: Option<&Value>, part: &str) -> bool {
-    if let Some(field) = element.strip_prefix("f:") {
-        return field == part;
-    }
-    let (Some(items), Some(child)) = (value.as_array(), child) else { return false };
-    let index = items.iter().position(|item| std::ptr::eq(item, child));
-    index.is_some_and(|index| names_item(part, index, child))
-}
-
-fn short(text: &str) -> u64 {
-    let mut first = [0; 8];
-    first.iter_mut().zip(Sha256::digest(text.as_bytes())).for_each(|(to, from)| *to = from);
-    u64::from_be_bytes(first)
 }
 
 /// The rules of one Release for what is left alone.
@@ -252,29 +143,6 @@ impl Rules {
             .collect();
         LeftAlone::of(&self.rules, &key, &labels)
     }
-}
-
-/// Digests a set of owned fields and the values that stand there now. A field that convoy lost to another
-/// manager is missing in the set; one that was changed under convoy's own name has another value.
-fn digest_fields(fields: &Map<String, Value>, value: &Value, depth: usize, hash: &mut Sha256) {
-    for (name, inner) in fields {
-        add(hash, name.as_bytes());
-        let child = field_of(value, name);
-        match inner.as_object() {
-            Some(inner) if !inner.is_empty() && depth > 0 => {
-                digest_fields(inner, child.unwrap_or(&Value::Null), depth - 1, hash);
-            }
-            // A leaf: convoy owns all that is here.
-            _ if name != "." => add(hash, child.map(Value::to_string).unwrap_or_default().as_bytes()),
-            _ => {}
-        }
-    }
-    add(hash, b"end");
-}
-
-fn add(hash: &mut Sha256, part: &[u8]) {
-    hash.update((part.len() as u64).to_be_bytes());
-    hash.update(part);
 }
 
 #[cfg(test)]

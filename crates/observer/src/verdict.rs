@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use convoy_api::{ConditionStatus, DriftMode, DriftedObject, MAX_DRIFTED_OBJECTS, field_manager, reason};
+use convoy_api::{
+    ConditionStatus, DriftMode, DriftedObject, MAX_DRIFTED_FIELDS, MAX_DRIFTED_OBJECTS, field_manager, reason,
+};
 use convoy_health::{Health, State, summarize};
 use convoy_runtime::StoreKey;
 
@@ -10,6 +12,8 @@ use crate::model::{Baseline, Delivered, LAG, Model, ObjectName, Tracked, View, W
 
 /// Objects that a message names.
 const NAMED: usize = 5;
+/// Fields of one object that a message names.
+const NAMED_FIELDS: usize = 3;
 
 /// What is to be said of one Release.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,16 +122,18 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
     let (kind, object) = id;
     let (namespace, name) = object;
     let slash = if namespace.is_empty() { "" } else { "/" };
-    let drift = |what: &'static str, manager: Option<&str>| {
+    let drift_of = |what: &'static str, manager: Option<&str>, fields: Vec<String>| {
         let object = DriftedObject {
             group: kind.group.clone(),
             kind: kind.kind.clone(),
             namespace: namespace.clone(),
             name: name.clone(),
             manager: manager.map(str::to_owned),
+            fields,
         };
         Some(Drift { what, object })
     };
+    let drift = |what: &'static str| drift_of(what, None, Vec::new());
     let judged = |health: Health, drift: Option<Drift>, is_seen: bool, is_waiting: bool| Judged {
         name: format!("{} {namespace}{slash}{name}", kind.kind),
         health,
@@ -149,7 +155,7 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
         View::Absent if may_lag => {
             judged(Health::unknown("it was not seen yet"), None, false, true).premature()
         }
-        View::Absent => judged(Health::missing(), drift("was deleted", None), true, false),
+        View::Absent => judged(Health::missing(), drift("was deleted"), true, false),
         View::Present(seen) if !tracked.is_applied() => judged(seen.health.clone(), None, false, false),
         View::Present(seen)
             if may_lag && (seen.uid != tracked.uid || tracked.is_before_apply(&seen.resource_version)) =>
@@ -157,20 +163,22 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
             judged(Health::unknown("it was not seen as it was applied yet"), None, false, true).premature()
         }
         View::Present(seen) if seen.uid != tracked.uid => {
-            judged(seen.health.clone(), drift("was deleted and made again", None), true, false)
+            judged(seen.health.clone(), drift("was deleted and made again"), true, false)
         }
         // It is being listed anew.
         View::Present(seen) if !model.is_seen_with_rules(kind, object, seen) => {
             judged(seen.health.clone(), None, false, false).premature()
         }
         View::Present(seen) => {
-            let is_changed = match &tracked.baseline {
-                Baseline::None => false,
-                Baseline::Fields(owned) => owned.is_changed(&seen.owned),
-                Baseline::Doubtful => true,
+            let changes = match &tracked.baseline {
+                Baseline::Fields(owned) if owned.is_changed(&seen.owned) => {
+                    Some(owned.changes(&seen.owned, MAX_DRIFTED_FIELDS))
+                }
+                Baseline::None | Baseline::Fields(_) => None,
+                Baseline::Doubtful => Some(Vec::new()),
             };
             let writer = seen.last_writer.as_deref();
-            let change = is_changed.then(|| drift("was changed", writer)).flatten();
+            let change = changes.and_then(|fields| drift_of("was changed", writer, fields));
             judged(seen.health.clone(), change, true, false)
         }
     }
@@ -214,7 +222,15 @@ fn drifted(judged: &[Judged]) -> Finding {
         let by = drifted.manager.as_ref().map(|manager| {
             format!(" by the field manager {manager:?} after {:?} applied it", field_manager::TARGET)
         });
-        Some(format!("{} {what}{}", object.name, by.unwrap_or_default()))
+        let fields = match drifted.fields.as_slice() {
+            [] => String::new(),
+            fields => {
+                let named =
+                    fields.iter().take(NAMED_FIELDS).map(String::as_str).collect::<Vec<_>>().join(", ");
+                format!(" at {named}{}", if fields.len() > NAMED_FIELDS { " and more" } else { "" })
+            }
+        };
+        Some(format!("{} {what}{fields}{}", object.name, by.unwrap_or_default()))
     };
     let mut changes: Vec<String> = judged.iter().filter_map(in_words).collect();
     if !changes.is_empty() {

@@ -340,11 +340,11 @@ fn the_object_and_who_changed_it_are_named() {
     story.sees(&changed).is(CHANGED);
     let verdict = story.verdict();
     story.says(
-        r#"ConfigMap prod/a was changed by the field manager "kubectl-edit" after "convoy" applied it"#,
+        r#"ConfigMap prod/a was changed at /data/a by the field manager "kubectl-edit" after "convoy" applied it"#,
     );
     assert_eq!(
         json!(verdict.drifted_objects),
-        json!([{"kind": "ConfigMap", "namespace": "prod", "name": "a", "manager": "kubectl-edit"}])
+        json!([{"kind": "ConfigMap", "namespace": "prod", "name": "a", "manager": "kubectl-edit", "fields": ["/data/a"]}])
     );
     let ignoring = judge(&story.model, &story.release, DriftMode::Ignore, story.now).unwrap();
     assert_eq!((ignoring.drifted, ignoring.drifted_objects), (None, Vec::new()));
