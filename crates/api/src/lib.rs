@@ -13,11 +13,14 @@ mod artifact;
 mod cluster;
 mod condition;
 mod delivery;
+mod diff;
 mod drift;
 mod duration;
 mod git_repository;
+mod health;
 mod health_rule_set;
 mod helm_registry;
+mod history;
 mod kinds;
 mod object;
 mod oci_registry;
@@ -37,6 +40,7 @@ pub use condition::{
     Condition, ConditionStatus, condition_status, condition_type, find_condition, reason, set_condition,
 };
 pub use delivery::{DeliveryProgress, HookEvent, HookRun, HookState, Operation};
+pub use diff::ReleaseDiff;
 pub use drift::{
     DriftMode, DriftPolicy, DriftedObject, IgnoreRule, IgnoreTarget, MAX_DRIFTED_FIELDS, MAX_DRIFTED_OBJECTS,
     pointer_fault, pointer_segments,
@@ -45,8 +49,10 @@ pub use duration::{Duration, ParseDurationError};
 pub use git_repository::{
     ArtifactStatus, GitReference, GitRepository, GitRepositorySpec, GitRepositoryStatus, LocalReference,
 };
+pub use health::{HealthChild, HealthObject, ReleaseHealth};
 pub use health_rule_set::{HealthRule, HealthRuleSet, HealthRuleSetSpec, HealthRuleSetStatus};
 pub use helm_registry::{HelmRegistry, HelmRegistrySpec, HelmRegistryStatus};
+pub use history::{HistoryManifest, ReleaseHistory};
 pub use kinds::{KindInfo, PrinterColumn, Scope, kinds};
 pub use object::{DecodeError, Kind, decode, encode};
 pub use oci_registry::{OCIRegistry, OCIRegistrySpec, OCIRegistryStatus};
@@ -110,6 +116,9 @@ pub mod annotation {
     /// On Releases: go back to an earlier revision. Written by `POST …/releases/<name>/rollback`; the value is echoed
     /// in `status.lastHandledRollback`, and removing it ends the rollback.
     pub const ROLLBACK: &str = "convoy.kumodo.io/rollback";
+    /// On target objects: JSON pointers of fields that no preview, diff or history shows, divided by commas, spaces or
+    /// line ends; `*` stands for any field, and of lists all items are meant.
+    pub const SENSITIVE_PATHS: &str = "convoy.kumodo.io/sensitive-paths";
     /// On target objects: `Disabled` keeps the object when it leaves the bundle or the Release is deleted.
     pub const PRUNE: &str = "convoy.kumodo.io/prune";
     /// The value of [`PRUNE`] that keeps the object.

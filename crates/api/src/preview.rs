@@ -210,6 +210,34 @@ pub struct PreviewObject {
     /// Why the target would refuse it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem: String,
+    /// All that would change, as lines of YAML with marks; only in a ReleaseDiff. What is secret is hidden.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub diff: String,
+}
+
+impl PreviewObject {
+    /// `Deployment web/front`.
+    pub fn named(&self) -> String {
+        let slash = if self.namespace.is_empty() { "" } else { "/" };
+        format!("{} {}{slash}{}", self.kind, self.namespace, self.name)
+    }
+
+    /// All texts that may quote what is in the object, to be masked.
+    pub(crate) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        let own = [
+            &mut self.namespace,
+            &mut self.name,
+            &mut self.reason,
+            &mut self.source,
+            &mut self.problem,
+            &mut self.diff,
+        ];
+        let changes = self
+            .changes
+            .iter_mut()
+            .flat_map(|change| [&mut change.path, &mut change.before, &mut change.after]);
+        own.into_iter().chain(changes)
+    }
 }
 
 /// One field that would change. What is secret is hidden, and long values are cut.
@@ -227,7 +255,7 @@ pub struct PreviewChange {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(count: &i64) -> bool {
+pub(crate) fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
@@ -252,20 +280,7 @@ impl ReleasePreview {
     /// All texts that may quote what is in an object, to be masked.
     pub fn texts(&mut self) -> impl Iterator<Item = &mut String> {
         let problems = self.problems.iter_mut().map(|problem| &mut problem.message);
-        let objects = self.objects.iter_mut().flat_map(|object| {
-            let own = [
-                &mut object.namespace,
-                &mut object.name,
-                &mut object.reason,
-                &mut object.source,
-                &mut object.problem,
-            ];
-            let changes = object
-                .changes
-                .iter_mut()
-                .flat_map(|change| [&mut change.path, &mut change.before, &mut change.after]);
-            own.into_iter().chain(changes)
-        });
+        let objects = self.objects.iter_mut().flat_map(PreviewObject::texts);
         let steps = self.steps.iter_mut().map(|step| &mut step.waits_for);
         problems.chain(self.waits.iter_mut()).chain(steps).chain(objects).chain(self.remarks.iter_mut())
     }

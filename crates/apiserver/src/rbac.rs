@@ -195,8 +195,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
     let create = |group: &str, resources: &[&str]| json!({"verbs": ["create"], "apiGroups": [group], "resources": resources});
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let read = ["get", "list", "watch"];
-    let get_previews =
-        json!({"verbs": ["get"], "apiGroups": ["convoy.kumodo.io"], "resources": ["releases/preview"]});
+    let observed = ["releases/preview", "releases/diff", "releases/history", "releases/health"];
+    let get_observed = json!({"verbs": ["get"], "apiGroups": ["convoy.kumodo.io"], "resources": observed});
     let convoy_kinds =
         ["clusters", "gitrepositories", "helmregistries", "ociregistries", "releases", "releaseinventories"];
     vec![
@@ -238,7 +238,7 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
                 create("convoy.kumodo.io", &["releases/preview", "releases/rollback"]),
-                get_previews
+                get_observed
             ]),
         ),
         role(
@@ -248,7 +248,7 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
                 create("convoy.kumodo.io", &["releases/preview", "releases/rollback"]),
-                get_previews
+                get_observed
             ]),
         ),
         role(
@@ -256,7 +256,7 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
             json!([
                 {"verbs": read, "apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "events", "namespaces"]},
                 {"verbs": read, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
-                get_previews
+                get_observed
             ]),
         ),
     ]

@@ -5,8 +5,8 @@
 
 #[path = "kubectl/control_plane.rs"]
 mod control_plane;
-#[path = "http/previews.rs"]
-mod previews;
+#[path = "http/observed.rs"]
+mod observed;
 #[path = "http/rollback.rs"]
 mod rollback;
 #[path = "http/sharing.rs"]

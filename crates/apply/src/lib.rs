@@ -26,4 +26,4 @@ pub use hook::{HookOptions, HookSeen, Made, has_ended};
 pub use prune::{PruneNote, PruneOptions, prune};
 pub use target::{Applied, LiveMeta, Requests, ServiceAccount, Target};
 pub use transport::{Pace, Patience, Transport, over_client};
-pub use try_out::{TriedOut, TryOptions, try_out};
+pub use try_out::{Knows, Said, TriedOut, TryOptions, try_out};

@@ -1,6 +1,10 @@
 //! Error texts of API servers without the content of Secrets.
 
+use convoy_api::annotation;
 use convoy_plan::ObjectKey;
+use serde_json::Value;
+
+use crate::RequestError;
 
 /// The longest error text that is passed on, in bytes: some servers put whole objects into it.
 const LONGEST: usize = 1024;
@@ -17,6 +21,17 @@ pub(crate) fn scrub(key: Option<&ObjectKey>, text: &str) -> String {
         );
     }
     shorten(text)
+}
+
+/// An error about what was sent, without the server's words when the object names fields that nobody is shown.
+pub(crate) fn about(error: RequestError, sent: &Value) -> RequestError {
+    let is_sensitive = sent["metadata"]["annotations"][annotation::SENSITIVE_PATHS].is_string();
+    if error.code == 0 || !is_sensitive || is_harmless(&error.message) {
+        return error;
+    }
+    let message = "the server refused the content (its words are left out, for they may quote fields that the object calls \
+                   sensitive)";
+    RequestError { message: message.to_owned(), ..error }
 }
 
 /// Texts that the server makes of names alone.
@@ -91,6 +106,26 @@ mod tests {
         }
         let forbidden = "secrets \"s\" is forbidden: User \"system:serviceaccount:team:deployer\" cannot patch resource \"secrets\" in API group \"\" in the namespace \"web\"";
         assert_eq!(scrub(Some(&key("Secret")), forbidden), forbidden);
+    }
+
+    #[test]
+    fn what_an_object_calls_sensitive_is_not_quoted() {
+        let error = |code, message: &str| RequestError {
+            class: crate::Class::Denied,
+            code,
+            message: message.to_owned(),
+            fields: Vec::new(),
+        };
+        let plain = serde_json::json!({"metadata": {"name": "a"}});
+        let sensitive =
+            serde_json::json!({"metadata": {"annotations": {annotation::SENSITIVE_PATHS: "/spec/a"}}});
+        let quoting = error(422, "spec.a: Invalid value: \"CANARY\"");
+        assert_eq!(about(quoting.clone(), &plain), quoting);
+        let scrubbed = about(quoting, &sensitive);
+        assert!(!scrubbed.message.contains("CANARY") && scrubbed.code == 422, "{scrubbed:?}");
+        for kept in [error(0, "the target did not answer"), error(404, "namespaces \"a\" not found")] {
+            assert_eq!(about(kept.clone(), &sensitive), kept);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::scrub::about;
 use crate::transport::{OverClient, Pace, Patience, Transport};
 use crate::{Class, NotOwner, Ownership, RequestError};
 
@@ -198,7 +199,7 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
-        self.written(request, at).await
+        self.written(request, at).await.map_err(|error| about(error, object))
     }
 
     /// Creates an object, as field manager `convoy`.
@@ -212,7 +213,7 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
-        self.written(request, at).await
+        self.written(request, at).await.map_err(|error| about(error, object))
     }
 
     /// Replaces an object, as field manager `convoy`.
@@ -226,7 +227,7 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
-        self.written(request, at).await
+        self.written(request, at).await.map_err(|error| about(error, object))
     }
 
     /// Says who owns the fields of an object of a resourceVersion.
@@ -281,7 +282,8 @@ impl Target {
             .body(Body::from(object.to_string().into_bytes()));
         let slot = self.slot().await;
         self.requests.reads.fetch_add(1, Ordering::Relaxed);
-        self.send(request, Some(at), slot).await.map(|(_, answer)| answer)
+        let sent = self.send(request, Some(at), slot).await;
+        sent.map(|(_, answer)| answer).map_err(|error| about(error, object))
     }
 
     async fn written(
@@ -367,6 +369,14 @@ impl Target {
             Err(error) if error.class == Class::KindUnknown => Ok(Live::Absent),
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads a list of what objects have made, to explain these. It is not for Secrets: nothing of it is scrubbed.
+    ///
+    /// # Errors
+    /// See [`Class`].
+    pub async fn read(&self, path: &str) -> Result<Value, RequestError> {
+        self.get(path, None).await
     }
 
     /// Reads a path.

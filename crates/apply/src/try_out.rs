@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_api::field_manager;
-use convoy_plan::{Apply, ApplyReason, Changes, Kinds, Mask, ObjectKey, Plan, Stage, Tried};
+use convoy_plan::{
+    Apply, ApplyReason, Kinds, Mask, Masked, ObjectKey, ObjectRef, Plan, Prune, Sides, Stage, Tried,
+};
 use futures::StreamExt as _;
+use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::execute::{may_recreate, of_uid};
 use crate::prune::would_prune;
@@ -25,6 +29,26 @@ pub struct TryOptions<'a> {
     pub most: usize,
     /// Hides values that came from Secrets.
     pub mask: Mask<'a>,
+    /// Whether all that would change is told as lines, too, also of objects that are made or go.
+    pub tells_all: bool,
+    /// Objects that are asked about at a time by all who ask this target.
+    pub turns: &'a Semaphore,
+    /// What the target said before, when it would say the same now: it is not asked again.
+    pub known: Option<&'a Knows<'a>>,
+}
+
+/// Tells what is known of an object.
+pub type Knows<'a> = dyn Fn(&Apply) -> Option<Said> + Sync + 'a;
+
+/// What a target said of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What would become of it; none when that tells nothing.
+    pub tried: Option<Tried>,
+    /// All that would change.
+    pub diff: Masked,
+    /// The resourceVersion of what was there; empty when nothing was.
+    pub version: String,
 }
 
 impl std::fmt::Debug for TryOptions<'_> {
@@ -38,6 +62,10 @@ impl std::fmt::Debug for TryOptions<'_> {
 pub struct TriedOut {
     /// By object; what could not be asked about, or was not, is missing.
     pub objects: BTreeMap<ObjectKey, Tried>,
+    /// All that would change, by object, when it was to be told.
+    pub diffs: BTreeMap<ObjectKey, Masked>,
+    /// What was asked now of objects that are there, with the digests of what is wanted.
+    pub said: Vec<(ObjectKey, String, Said)>,
     /// Why the target was not asked about the rest.
     pub stopped: Option<RequestError>,
     /// How many objects were left out for their number.
@@ -69,15 +97,28 @@ pub async fn try_out(target: &Target, plan: &Plan, options: &TryOptions<'_>) -> 
     let work: Vec<_> = shown
         .iter()
         .copied()
-        .map(|apply| async move { (apply, tried(target, apply, options, own).await) })
+        .map(|apply| async move {
+            if let Some(said) = options.known.and_then(|known| known(apply)) {
+                return (apply, false, Ok(said));
+            }
+            // It is never closed.
+            let _turn = options.turns.acquire().await;
+            (apply, true, said(target, apply, options, own).await)
+        })
         .collect();
     let mut outcomes = futures::stream::iter(work).buffer_unordered(CONCURRENCY);
-    while let Some((apply, outcome)) = outcomes.next().await {
+    while let Some((apply, is_new, outcome)) = outcomes.next().await {
+        let key = &apply.target.key;
         match outcome {
-            Ok(Some(tried)) => {
-                out.objects.insert(apply.target.key.clone(), tried);
+            Ok(said) => {
+                if is_new && !said.version.is_empty() {
+                    out.said.push((key.clone(), apply.digest.clone(), said.clone()));
+                }
+                out.diffs.insert(key.clone(), said.diff);
+                if let Some(tried) = said.tried {
+                    out.objects.insert(key.clone(), tried);
+                }
             }
-            Ok(None) => {}
             Err(error) => {
                 out.stopped = Some(error);
                 return out;
@@ -91,6 +132,11 @@ pub async fn try_out(target: &Target, plan: &Plan, options: &TryOptions<'_>) -> 
         would_prune(target, prunes, &PruneOptions { release_uid: options.release_uid }).await
     {
         match outcome {
+            Ok(None) if options.tells_all => {
+                if let Some(diff) = leaving(target, prunes, &key, options).await {
+                    out.diffs.insert(key, diff);
+                }
+            }
             Ok(None) => {}
             Ok(Some(note)) => {
                 out.objects.insert(key, Tried::Stays(note.to_string()));
@@ -107,18 +153,35 @@ pub async fn try_out(target: &Target, plan: &Plan, options: &TryOptions<'_>) -> 
     out
 }
 
-/// What the target says of one object; none when that tells nothing. An error is one of the whole target.
-async fn tried(
+/// All that goes with an object; none when it is not there.
+async fn leaving(
+    target: &Target,
+    prunes: &[Prune],
+    key: &ObjectKey,
+    options: &TryOptions<'_>,
+) -> Option<Masked> {
+    let at: &ObjectRef = &prunes.iter().find(|prune| prune.target.key == *key)?.target;
+    if at.plural.is_empty() {
+        return None;
+    }
+    let _turn = options.turns.acquire().await;
+    let live = target.get(&at.path(), Some(at)).await.ok()?;
+    Some(Sides { before: Some(&live), after: None, desired: None }.unified(options.mask))
+}
+
+/// What the target says of one object. An error is one of the whole target.
+async fn said(
     target: &Target,
     apply: &Apply,
     options: &TryOptions<'_>,
     own_namespaces: &BTreeSet<&str>,
-) -> Result<Option<Tried>, RequestError> {
-    let error = match asked(target, apply, options).await {
-        Ok(tried) => return Ok(tried),
+) -> Result<Said, RequestError> {
+    let mut live = None;
+    let error = match asked(target, apply, options, &mut live).await {
+        Ok(said) => return Ok(said),
         Err(error) => error,
     };
-    Ok(match &error.class {
+    let tried = match &error.class {
         class if class.concerns_the_whole_target() => return Err(error),
         // Another has it, and that is all that is wanted, or it is seen when the hook runs.
         Class::Precondition if apply.create_only => None,
@@ -134,30 +197,47 @@ async fn tried(
         Class::KindUnknown => None,
         _ if may_recreate(apply, &error) => Some(Tried::Recreated(error.message)),
         _ => Some(Tried::Refused(error.to_string())),
-    })
+    };
+    // What it would be, as far as that is known: as the bundle has it.
+    let diff = match &tried {
+        Some(Tried::Refused(_)) => Masked::default(),
+        _ => told(options, live.as_ref(), &apply.object, &apply.object),
+    };
+    Ok(Said { tried, diff, version: String::new() })
+}
+
+fn told(options: &TryOptions<'_>, before: Option<&Value>, after: &Value, desired: &Value) -> Masked {
+    if !options.tells_all {
+        return Masked::default();
+    }
+    Sides { before, after: Some(after), desired: Some(desired) }.unified(options.mask)
 }
 
 async fn asked(
     target: &Target,
     apply: &Apply,
     options: &TryOptions<'_>,
-) -> Result<Option<Tried>, RequestError> {
+    found: &mut Option<Value>,
+) -> Result<Said, RequestError> {
     let at = &apply.target;
+    let made = |after: &Value| Said { diff: told(options, None, after, &apply.object), ..Said::default() };
     if apply.create_only {
-        target.dry_run(at, &apply.object, DryRun::Create).await?;
-        return Ok(None);
+        return Ok(made(&target.dry_run(at, &apply.object, DryRun::Create).await?));
     }
     let object = of_uid(apply);
     let how = DryRun::Apply { force: options.force };
     if apply.uid.is_empty() && apply.reason == ApplyReason::Create {
-        target.dry_run(at, &object, how).await?;
-        return Ok(None);
+        return Ok(made(&target.dry_run(at, &object, how).await?));
     }
     let live = target.get(&at.path(), Some(at)).await?;
+    let live = &*found.insert(live);
     let object = match &apply.left {
-        Some(left) => left.applied(&object, &live, field_manager::TARGET),
+        Some(left) => left.applied(&object, live, field_manager::TARGET),
         None => object.into_owned(),
     };
     let after = target.dry_run(at, &object, how).await?;
-    Ok(Some(Tried::Taken(Changes::between(&live, &after, options.mask))))
+    let sides = Sides { before: Some(live), after: Some(&after), desired: Some(&apply.object) };
+    let diff = if options.tells_all { sides.unified(options.mask) } else { Masked::default() };
+    let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    Ok(Said { tried: Some(Tried::Taken(sides.changes(options.mask))), diff, version })
 }

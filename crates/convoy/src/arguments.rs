@@ -76,6 +76,14 @@ pub(crate) enum Command {
     /// Print what the next delivery of a Release would do, and why, without doing it. Exit code 1 when something is in
     /// its way.
     Preview(objects::Preview),
+    /// Print how what would be applied of a Release differs from what is on its target. Exit code 0: in nothing; 1: in
+    /// something; 2: it could not be found out.
+    Diff(objects::Diff),
+    /// Print how the objects of a Release are, as a tree, and why those are not well that are not. Exit code 1 when it is
+    /// not healthy.
+    Health(objects::Health),
+    /// Print what was delivered of a Release, the manifests of a revision, or how two revisions differ.
+    History(objects::History),
     /// Ask for a look now, and wait for what it comes to. Exit code 1 when it is not ready then.
     Reconcile(objects::Reconcile),
     /// Suspend objects: nothing is done about them until they are resumed.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use convoy_apiserver::kinds::previews::{NoObserver, Observers, OneService};
+use convoy_apiserver::kinds::observed::{NoObserver, Observers, OneService};
 use convoy_apiserver::kinds::shard_holder::{Leases, ShardHolder};
 use convoy_apiserver::pki::Authority;
 use convoy_observer::Serving;

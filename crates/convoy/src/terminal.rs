@@ -39,6 +39,7 @@ pub(crate) enum Colour {
     Bad = 31,
     Good = 32,
     Changed = 33,
+    Place = 36,
 }
 
 /// A table with left-aligned columns, three spaces apart, as kubectl prints them.

@@ -1,4 +1,4 @@
-//! `convoy preview` by a person, through the apiserver and the observer, for a simulated and for a real target.
+//! `convoy preview`, `diff`, `history` and `health` by a person, through the apiserver and the observer, for a simulated and for a real target.
 
 #![allow(
     clippy::panic,
@@ -6,6 +6,9 @@
     clippy::disallowed_methods,
     reason = "tests, with the machine's clock"
 )]
+
+#[path = "support/told.rs"]
+mod told;
 
 use std::path::{Path, PathBuf};
 
@@ -137,6 +140,7 @@ impl World {
             ("gadgets/all.yaml", GADGETS),
             ("namespace/all.yaml", NEW_NAMESPACE),
             ("map/all.yaml", MAP),
+            ("plain/all.yaml", told::PLAIN),
             ("c/Chart.yaml", CHART),
             ("c/values.yaml", "size: 1\n"),
             ("c/templates/all.yaml", TEMPLATES),
@@ -344,7 +348,13 @@ async fn every_action_is_shown_and_no_secret(world: &World) {
     assert_eq!(world.versions().await, before, "nothing changed");
     assert_eq!(world.writes(), Vec::<String>::new());
 
+    let (_, diff, _) = world.convoy_cli().run("diff web -o json");
+    let diff: Value = serde_json::from_str(&diff).unwrap();
     let (code, preview) = world.preview("web");
+    let told = actions(&preview).into_iter().filter(|action| !action.starts_with("Keep"));
+    assert_eq!(actions(&diff), told.collect::<Vec<_>>(), "what would be done is what differs: {diff:#}");
+    let text = diff.to_string();
+    assert!(!text.contains("CANARY") && !text.contains(ENCODED), "{text}");
     assert_eq!(
         actions(&preview),
         [
@@ -393,6 +403,9 @@ async fn all_of_it(world: &World) {
     what_a_release_brings_itself_is_no_problem(world).await;
     what_is_not_saved_can_be_previewed(world);
     every_action_is_shown_and_no_secret(world).await;
+    told::differences_are_shown_and_no_secret(world).await;
+    told::the_history_is_shown_and_no_secret(world).await;
+    told::health_is_a_tree_that_explains(world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,14 +24,14 @@
 //! | `missing` | shards that no controller-manager holds |
 //! | `watches` | one watch of one kind |
 //! | `clusters` | clients and watches of all clusters |
-//! | `preview` | what the next delivery of a Release would do, for the apiserver |
+//! | `answers` | what the apiserver asks about a Release: preview, diff, history, health |
 //! | `run` | stores of convoy's own kinds, queues, and writing status |
 
+mod answers;
 mod clusters;
 mod missing;
 mod model;
 mod owned;
-mod preview;
 mod rule_sets;
 mod run;
 mod seen;
@@ -39,6 +39,6 @@ mod status;
 mod verdict;
 mod watches;
 
+pub use answers::Serving;
 pub use missing::ControllerLeases;
-pub use preview::Serving;
 pub use run::{ObserverOptions, run};

@@ -13,9 +13,9 @@ use convoy_runtime::{
 };
 use kube::Client;
 
+use crate::answers::{Answering, Owned, Serving, Stores};
 use crate::clusters::{Clusters, GATHER};
 use crate::missing::{self, ControllerLeases};
-use crate::preview::{Owned, Previews, Serving, Stores};
 use crate::rule_sets::RuleSetStatuses;
 use crate::status::{self, Writer};
 use crate::verdict::judge;
@@ -158,7 +158,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         }),
     );
 
-    let previews = match serving {
+    let answering = match serving {
         Some(Serving { listener, tls, own, store }) => {
             let stores = Stores {
                 releases: releases.clone(),
@@ -169,12 +169,18 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
                 oci_registries: source_store::<OCIRegistry>(&client, &clock, &shutdown, &mut tasks),
             };
             let owned = Owned { shards: shards.clone(), looked: looked.clone(), own };
-            let previews =
-                Previews::new(client.clone(), identity.clone(), stores, store, owned, Arc::clone(&clock));
-            let previews = Arc::new(previews);
-            let server = serve_proxied(listener, tls, Arc::clone(&previews) as _, shutdown.clone());
+            let answering = Arc::new(Answering::new(
+                client.clone(),
+                identity.clone(),
+                stores,
+                store,
+                owned,
+                Arc::clone(&clusters),
+                Arc::clone(&clock),
+            ));
+            let server = serve_proxied(listener, tls, Arc::clone(&answering) as _, shutdown.clone());
             tasks.spawn("answers for the apiserver", server);
-            Some(previews)
+            Some(answering)
         }
         None => None,
     };
@@ -192,8 +198,8 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
                     news = news.next() => news,
                 };
                 let Some(news) = news else { return };
-                if let Some(previews) = &previews {
-                    previews.retain_shards(|shard| !news.lost.contains_key(&shard));
+                if let Some(answering) = &answering {
+                    answering.retain_shards(|shard| !news.lost.contains_key(&shard));
                 }
                 news.lost.keys().for_each(|shard| held.lost(*shard));
                 for shard in news.ready {

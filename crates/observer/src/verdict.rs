@@ -96,6 +96,19 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, mode: DriftMode, now: Dur
     })
 }
 
+/// How each object of a Release is; none when the cluster holds nothing of it.
+pub(crate) fn health_of_each(
+    model: &Model,
+    release: &StoreKey,
+    now: Duration,
+) -> Option<Vec<(WatchedKind, ObjectName, Health)>> {
+    let objects = model.delivered(release)?.objects.iter().filter(|(_, tracked)| !tracked.is_hook);
+    let health = |(id, tracked): (&(WatchedKind, ObjectName), &Tracked)| {
+        (id.0.clone(), id.1.clone(), judge_one(model, id, tracked, now).health)
+    };
+    Some(objects.map(health).collect())
+}
+
 fn digest_of(delivered: &Delivered) -> Option<String> {
     Some(delivered.bundle_digest.clone()).filter(|digest| !digest.is_empty())
 }

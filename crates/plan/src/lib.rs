@@ -30,7 +30,7 @@ mod report;
 mod steps;
 
 pub use adoption::{HelmRelease, applies_label, taken_over};
-pub use changes::{Changes, FieldChange, Mask, Masked};
+pub use changes::{Changes, FieldChange, Mask, Masked, Sides, manifest};
 pub use desired::{Desired, How, Rendered, normalize};
 pub use digest::digest_of;
 pub use hooks::{DeletePolicies, Hook, RenderedHook, runs_to_an_end};

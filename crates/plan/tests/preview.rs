@@ -167,7 +167,8 @@ fn what_the_target_says_changes_what_is_told() {
         World::new(["gone", "anew", "refused", "same"].map(|name| map(name, &json!({}))).to_vec());
     world.inventory = ["gone", "anew", "refused", "same"].map(entry).to_vec();
     let plain = |text: &str| text.to_owned();
-    let mask = Mask { text: &plain, hides_before: false, hides_after: false };
+    let places = BTreeMap::new();
+    let mask = Mask { text: &plain, hides_before: false, hides_after: false, places: &places };
     for (name, tried) in [
         ("gone", Tried::Gone),
         ("anew", Tried::Recreated("data: field is immutable".into())),

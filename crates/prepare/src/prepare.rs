@@ -10,8 +10,8 @@ use convoy_api::{Artifact, ArtifactStatus, Entropy, Release, ReleaseRender, Valu
 use convoy_apply::{Capabilities, Ownership};
 use convoy_plan::{Rendered, RenderedHook};
 use convoy_render::{
-    Bundle, Charts, Hook, RenderInput, RenderStore, Stop, StoreError, TargetFacts, ValuesText, render,
-    render_key,
+    Bundle, Charts, Hook, RenderInput, RenderStore, SecretPlaces, Stop, StoreError, TargetFacts, ValuesText,
+    render, render_key,
 };
 use convoy_runtime::{Clock, StoreKey};
 use parking_lot::Mutex;
@@ -47,6 +47,8 @@ pub struct Ready {
     pub notes: Option<String>,
     /// What is odd about it.
     pub warnings: Vec<String>,
+    /// Where values stand that came from Secrets; none when no Secret had a say, or nobody wrote it down.
+    pub secret_places: Option<SecretPlaces>,
 }
 
 /// An artifact and the folder in it: what a Release is rendered from, wherever that came from.
@@ -446,13 +448,13 @@ impl Preparer {
 
 impl Ready {
     fn of(digest: String, bundle: Bundle) -> Self {
-        let objects = bundle
-            .objects
+        let Bundle { objects, hooks, notes, warnings, secret_places } = bundle;
+        let objects = objects
             .into_iter()
             .map(|object| Rendered { source: object.source, object: object.object, early: object.early })
             .collect();
-        let hooks = hooks_of(bundle.hooks);
-        Self { digest, objects, hooks, notes: bundle.notes, warnings: bundle.warnings }
+        let hooks = hooks_of(hooks);
+        Self { digest, objects, hooks, notes, warnings, secret_places }
     }
 }
 

@@ -2,6 +2,8 @@ use convoy_api::HookEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::SecretPlaces;
+
 /// What a Release renders to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,6 +19,9 @@ pub struct Bundle {
     /// What the user should know although rendering went well, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Where values stand that came from Secrets; none when no Secret had a say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_places: Option<SecretPlaces>,
 }
 
 /// One rendered document.

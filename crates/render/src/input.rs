@@ -11,6 +11,8 @@ use crate::bundle::Bundle;
 use crate::charts::Charts;
 use crate::error::RenderError;
 use crate::folder::Folder;
+use crate::places::secret_places;
+use crate::secrets::SecretValues;
 use crate::{helm, manifests};
 
 /// Goes into every render key. Raise it when the same input renders differently than before, so that no
@@ -138,6 +140,14 @@ pub struct TargetFacts {
 /// Renders. Which renderer: what `spec.render` names; else a chart where there is a `Chart.yaml`; else
 /// manifests.
 pub fn render(input: &RenderInput<'_>) -> Result<Bundle, RenderError> {
+    let mut bundle = rendered(input)?;
+    if input.values_from.iter().any(|values| values.is_secret) {
+        bundle.secret_places = Some(secret_places(&bundle, &SecretValues::of(input.values_from)));
+    }
+    Ok(bundle)
+}
+
+fn rendered(input: &RenderInput<'_>) -> Result<Bundle, RenderError> {
     let folder = Folder::find(input.artifact, input.path)?;
     let has_chart = folder.file("Chart.yaml").is_some();
     match input.render {
@@ -179,6 +189,10 @@ pub fn render_key(input: &RenderInput<'_>) -> String {
     for values in input.values_from {
         add(values.from.as_bytes());
         add(&values.text);
+        if values.is_secret {
+            // Bundles of before did not say where its values stand.
+            add(b"places");
+        }
     }
     crate::digest::text(&hash.finalize())
 }

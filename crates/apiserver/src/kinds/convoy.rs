@@ -3,14 +3,14 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use convoy_api::{GROUP, KindInfo, ReleasePreview, ReleaseRollback, Scope as ApiScope, VERSION, label};
+use convoy_api::{GROUP, KindInfo, ReleaseRollback, Scope as ApiScope, VERSION, label};
 use convoy_meta::{FieldError, GroupResource, Status};
 use convoy_registry::{PrinterColumn, RequestContext, ResourceDef, Scope, Strategy, Subresource};
 use convoy_schema::{Structural, openapi};
 use convoy_smd::Schema;
 use serde_json::Value;
 
-use super::{epochs, previews, rollback, rules, shard_label, sharding};
+use super::{epochs, observed, rollback, rules, shard_label, sharding};
 
 /// A schema of convoy's own that cannot be used: a fault of the program.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +57,10 @@ pub fn schemas() -> Vec<(String, Value)> {
     let list = format!("{rollback}List");
     let rollback =
         openapi::custom_resource_schemas(GROUP, VERSION, rollback, &list, Some(&ReleaseRollback::schema()));
-    let preview = ReleasePreview::KIND;
-    let list = format!("{preview}List");
-    let preview =
-        openapi::custom_resource_schemas(GROUP, VERSION, preview, &list, Some(&ReleasePreview::schema()));
-    all.iter().flat_map(of).chain(count).chain(rollback).chain(preview).collect()
+    let observed = observed::schemas().flat_map(|(kind, schema)| {
+        openapi::custom_resource_schemas(GROUP, VERSION, kind, &format!("{kind}List"), Some(&schema))
+    });
+    all.iter().flat_map(of).chain(count).chain(rollback).chain(observed).collect()
 }
 
 fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, DefinitionError> {
@@ -78,7 +77,8 @@ fn definition(info: &KindInfo, shards: NonZeroU32) -> Result<ResourceDef, Defini
         def.subresources.push(Subresource::status());
     }
     if kind == "Release" {
-        def.subresources.extend([previews::subresource(), rollback::subresource()]);
+        def.subresources.extend(observed::subresources());
+        def.subresources.push(rollback::subresource());
     }
     def.schema =
         Some(Structural::new(&info.schema).map_err(|source| DefinitionError::Structural { kind, source })?);

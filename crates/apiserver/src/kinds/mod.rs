@@ -5,7 +5,7 @@ mod columns;
 pub mod convoy;
 mod core_strategies;
 mod epochs;
-pub mod previews;
+pub mod observed;
 pub mod reviews;
 pub mod rollback;
 mod rules;

@@ -11,7 +11,7 @@ use http::StatusCode;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::Value;
 
-use super::previews::{Observers, unavailable};
+use super::observed::{Observers, unavailable};
 
 /// How often the holder is looked up anew when the one that was asked is not it any more.
 const LOOKS: usize = 3;

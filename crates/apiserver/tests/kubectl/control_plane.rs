@@ -39,7 +39,7 @@ pub(crate) struct Setup {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) shards: std::num::NonZeroU32,
     pub(crate) now: Now,
-    pub(crate) observers: Arc<dyn kinds::previews::Observers>,
+    pub(crate) observers: Arc<dyn kinds::observed::Observers>,
 }
 
 impl Default for Setup {
@@ -48,7 +48,7 @@ impl Default for Setup {
             storage: Arc::new(MemoryStorage::default()),
             shards: convoy_shard::DEFAULT_SHARD_COUNT,
             now: Arc::new(jiff::Timestamp::now),
-            observers: Arc::new(kinds::previews::NoObserver),
+            observers: Arc::new(kinds::observed::NoObserver),
         }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) async fn start_with(folder: &Path, port: u16, setup: Setup) -> Result
     let api = kinds::reviews::serve(api, &authenticator, &authorizer);
     let api = kinds::sharding::serve(api, shards);
     let api = kinds::rollback::serve(api);
-    let api = kinds::previews::serve(api, observers);
+    let api = kinds::observed::serve(api, &observers);
     let server = ServerBuilder::new(([127, 0, 0, 1], port).into(), certificate, Arc::new(api), now.clone())
         .authenticator(authenticator)
         .authorizer(authorizer)

@@ -17,7 +17,7 @@ use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running
 use convoy_apiserver::delegated::{AccessReviews, AlwaysAllowedPaths, HostNamespaces, TokenReviews, Trust};
 use convoy_apiserver::filters::Now;
 use convoy_apiserver::health::Checks;
-use convoy_apiserver::kinds::{convoy, previews, rollback, sharding as sharding_count};
+use convoy_apiserver::kinds::{convoy, observed, rollback, sharding as sharding_count};
 use convoy_apiserver::metrics::Metrics;
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::{Api, ServerBuilder, Version};
@@ -126,7 +126,7 @@ pub(crate) async fn run(
     let api = Api::new(Arc::clone(&registry), version, Arc::clone(&metrics)).documents(Arc::new(documents));
     let api = sharding_count::serve(api, shards);
     let api = rollback::serve(api);
-    let api = previews::serve(api, make_observers.make(&registry, Some(&hosts.core)));
+    let api = observed::serve(api, &make_observers.make(&registry, Some(&hosts.core)));
     let serving =
         files::serving(&flags.serving, &files::own_names(std::env::var("POD_NAMESPACE").ok()), now())?;
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);

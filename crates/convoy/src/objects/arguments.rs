@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::arguments::{Connection, Output};
 
@@ -96,6 +96,84 @@ pub(crate) struct Preview {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+/// Print how what would be applied of a Release differs from what is on its target.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// Name of the Release.
+    #[arg(value_name = "RELEASE")]
+    pub(crate) release: String,
+    /// How it is printed.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = DiffOutput::Unified)]
+    pub(crate) output: DiffOutput,
+    /// Print both sides beside each other, as wide as COLUMNS says.
+    #[arg(long)]
+    pub(crate) side_by_side: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// How differences are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffOutput {
+    /// As `diff -u` does.
+    Unified,
+    /// A line for each object.
+    Summary,
+    /// For a comment on a pull request.
+    Markdown,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Print what was delivered of a Release.
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// Name of the Release.
+    #[arg(value_name = "RELEASE")]
+    pub(crate) release: String,
+    /// Print the manifests of this revision.
+    #[arg(long, value_name = "N")]
+    pub(crate) revision: Option<u32>,
+    /// Print how this revision differs from that of --revision.
+    #[arg(long, value_name = "N", requires = "revision")]
+    pub(crate) to: Option<u32>,
+    /// How it is printed. Default: a table, YAML documents, or a unified diff.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<DocumentOutput>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// Print how the objects of a Release are, and why.
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// Name of the Release.
+    #[arg(value_name = "RELEASE")]
+    pub(crate) release: String,
+    /// Also print the objects that are healthy.
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// How it is printed. Default: a tree.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<DocumentOutput>,
+    /// Stay, and print what changes, until it is healthy. Ctrl-C ends it.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// How an answer is printed for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DocumentOutput {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
 }
 
 /// Which objects.

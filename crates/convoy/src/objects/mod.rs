@@ -8,14 +8,20 @@
 //! | `get` | `convoy get`, also with `--watch` |
 //! | `describe` | `convoy describe` |
 //! | `preview` | `convoy preview` |
+//! | `diff` | `convoy diff` |
+//! | `health` | `convoy health` |
+//! | `history` | `convoy history` |
 //! | `ask` | `convoy reconcile`, `suspend` and `resume` |
 //! | `forget` | `convoy forget` |
 
 pub(crate) mod arguments;
 mod ask;
 mod describe;
+mod diff;
 mod forget;
 mod get;
+mod health;
+mod history;
 mod preview;
 mod server;
 mod what;
@@ -42,6 +48,9 @@ pub(crate) fn is_one(command: &Command) -> bool {
             | Command::Resume(_)
             | Command::Forget(_)
             | Command::Preview(_)
+            | Command::Diff(_)
+            | Command::Health(_)
+            | Command::History(_)
     )
 }
 
@@ -55,6 +64,19 @@ pub(crate) async fn run(command: &Command, clock: &dyn Clock) -> anyhow::Result<
         Command::Resume(arguments) => ask::suspend(arguments, false).await?,
         Command::Forget(arguments) => forget::run(arguments, clock).await?,
         Command::Preview(arguments) => preview::run(arguments).await?,
+        Command::Health(arguments) => health::run(arguments, clock).await?,
+        Command::History(arguments) => history::run(arguments).await?,
+        Command::Diff(arguments) => {
+            // As kubectl diff has it: 1 says that there are differences, so that what failed needs another code.
+            return Ok(match diff::run(arguments).await {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::FAILURE,
+                Err(error) => {
+                    eprintln!("convoy: {error:#}");
+                    ExitCode::from(2)
+                }
+            });
+        }
         _ => true,
     };
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

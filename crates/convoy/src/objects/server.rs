@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use convoy_api::{API_VERSION, GROUP, KindInfo, Scope, VERSION, field_manager};
+use convoy_api::{API_VERSION, GROUP, KindInfo, Release, Scope, VERSION, field_manager};
 use convoy_meta::{Table, TableRow};
 use convoy_runtime::{ProcessIdentity, context_client};
 use k8s_openapi::api::core::v1::Event;
@@ -175,6 +175,20 @@ impl Server {
         let request = http::Request::get(path).header(http::header::ACCEPT, AS_TABLE).body(Vec::new());
         let request = request.map_err(kube::Error::HttpError)?;
         self.client.request(request).await
+    }
+
+    /// What is answered about a Release.
+    #[expect(clippy::disallowed_methods, reason = "it only reads")]
+    pub(super) async fn observed(&self, name: &str, subresource: &str, query: &str) -> anyhow::Result<Value> {
+        let namespace = self.namespace.clone().unwrap_or_default();
+        let mark = if query.is_empty() { "" } else { "?" };
+        let path = format!(
+            "/apis/{API_VERSION}/namespaces/{namespace}/{}/{name}/{subresource}{mark}{query}",
+            Release::PLURAL
+        );
+        let request = http::Request::get(path).body(Vec::new()).context("making the request")?;
+        let answer = self.client.request::<Value>(request).await;
+        answer.with_context(|| format!("asking for the {subresource} of the Release {namespace}/{name}"))
     }
 
     /// Changes an object as a merge patch says.

@@ -10,7 +10,7 @@ use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union 
 use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions};
 use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
 use convoy_apiserver::filters::Now;
-use convoy_apiserver::kinds::{convoy, core, previews, reviews, rollback, sharding as sharding_count};
+use convoy_apiserver::kinds::{convoy, core, observed, reviews, rollback, sharding as sharding_count};
 use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::kubeconfig;
 use convoy_apiserver::rbac::{Rbac, ensure_bootstrap};
@@ -105,7 +105,7 @@ impl ControlPlane {
         let api = reviews::serve(api, &authenticator, &authorizer);
         let api = sharding_count::serve(api, shards);
         let api = rollback::serve(api);
-        let api = previews::serve(api, observers.make(&registry, None));
+        let api = observed::serve(api, &observers.make(&registry, None));
         let mut builder = ServerBuilder::new(address, certificate, Arc::new(api), Arc::clone(&now))
             .authenticator(authenticator)
             .authorizer(authorizer)

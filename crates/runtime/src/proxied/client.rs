@@ -161,9 +161,10 @@ impl ProxyClient {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(error.into()))?;
+        let mark = if request.query.is_empty() { "" } else { "?" };
         let request = Request::builder()
             .method(request.method)
-            .uri(&request.path)
+            .uri(format!("{}{mark}{}", request.path, request.query))
             .header(header::HOST, address.to_string())
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::<Bytes>::new(request.body))

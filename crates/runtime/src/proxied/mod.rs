@@ -85,6 +85,8 @@ pub struct ProxiedRequest {
     pub method: http::Method,
     /// The path.
     pub path: String,
+    /// What stands behind its `?`; empty when there is none.
+    pub query: String,
     /// The body; empty for a GET.
     pub body: Bytes,
 }

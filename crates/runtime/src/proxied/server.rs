@@ -148,7 +148,8 @@ async fn respond(
         };
         // It is never closed.
         let _turn = turns.acquire().await;
-        let request = ProxiedRequest { method: parts.method, path: parts.uri.path().to_owned(), body };
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let request = ProxiedRequest { method: parts.method, path: parts.uri.path().to_owned(), query, body };
         answers.answer(request).await
     };
     let answer = tokio::time::timeout(ANSWER_DEADLINE, work).await.unwrap_or_else(|_| {

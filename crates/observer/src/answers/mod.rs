@@ -1,23 +1,36 @@
-//! What the next delivery of a Release would do: `/preview`.
+//! What the apiserver has an observer answer about a Release: `/preview`, `/diff`, `/history` and `/health`.
 //!
-//! The Release is prepared and planned by the code that delivers it. The target is only read, or asked without effect.
+//! For previews and diffs the Release is prepared and planned by the code that delivers it. The target is only read, or
+//! asked without effect.
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `bounded` | answers cut to a bearable length |
+//! | `diff` | from a preview to a diff |
 //! | `gather` | from a Release to its preview |
+//! | `health` | how the objects of a Release are |
+//! | `children` | what unhealthy objects have made, to explain them |
+//! | `history` | what was delivered of a Release |
+//! | `known` | what targets said before |
 //! | `targets` | clients of targets, and what these serve |
 
+mod bounded;
+mod children;
+mod diff;
 mod gather;
+mod health;
+mod history;
+mod known;
 mod targets;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoy_api::{
-    Cluster, GROUP, GitRepository, HelmRegistry, OCIRegistry, Release, ReleaseInventory, ReleasePreview,
-    decode,
+    Cluster, GROUP, GitRepository, HelmRegistry, OCIRegistry, Release, ReleaseDiff, ReleaseHealth,
+    ReleaseHistory, ReleaseInventory, ReleasePreview, decode,
 };
-use convoy_meta::{GroupResource, Reason, Status, StatusCause, StatusDetails};
+use convoy_meta::{GroupResource, Query, Reason, Status, StatusCause, StatusDetails};
 use convoy_prepare::{HostReader, KnownSources, Preparer};
 use convoy_render::RenderStore;
 use convoy_runtime::leases::PeerLeases;
@@ -28,8 +41,11 @@ use convoy_runtime::{
 use http::{Method, StatusCode};
 use tokio::net::TcpListener;
 
-use self::gather::Gathered;
-use self::targets::PreviewTargets;
+use self::bounded::bounded;
+use self::gather::{Gathered, Purpose};
+use self::known::Known;
+use self::targets::LookedAtTargets;
+use crate::clusters::Clusters;
 
 /// What an observer needs to answer the apiserver.
 #[derive(Clone, Debug)]
@@ -44,7 +60,7 @@ pub struct Serving {
     pub store: RenderStore,
 }
 
-/// The stores that previews are made from.
+/// The stores that answers are made from.
 pub(crate) struct Stores {
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,
@@ -54,15 +70,19 @@ pub(crate) struct Stores {
     pub(crate) oci_registries: Store<OCIRegistry>,
 }
 
-/// Answers for previews.
-pub(crate) struct Previews {
+/// Answers the apiserver.
+pub(crate) struct Answering {
     releases: Store<Release>,
     inventories: Store<ReleaseInventory>,
     clusters: Store<Cluster>,
     sources: KnownSources,
     preparer: Preparer,
     reader: HostReader,
-    targets: PreviewTargets,
+    targets: LookedAtTargets,
+    /// What is watched.
+    clusters_seen: Arc<Clusters>,
+    known: Known,
+    clock: Arc<dyn Clock>,
     shards: Shards,
     looked: LookedShards,
     own: Option<PeerLeases>,
@@ -76,13 +96,14 @@ pub(crate) struct Owned {
     pub(crate) own: Option<PeerLeases>,
 }
 
-impl Previews {
+impl Answering {
     pub(crate) fn new(
         host: kube::Client,
         identity: convoy_runtime::ProcessIdentity,
         stores: Stores,
         store: RenderStore,
         owned: Owned,
+        clusters_seen: Arc<Clusters>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let Owned { shards, looked, own } = owned;
@@ -92,7 +113,7 @@ impl Previews {
         let reader = HostReader::new(host.clone());
         let preparer = Preparer::new(reader.clone(), store, Arc::clone(&clock));
         let replica = identity.replica_id.clone();
-        let targets = PreviewTargets::new(host, identity, clock);
+        let targets = LookedAtTargets::new(host, identity, Arc::clone(&clock));
         Self {
             releases,
             inventories,
@@ -101,6 +122,9 @@ impl Previews {
             preparer,
             reader,
             targets,
+            clusters_seen,
+            known: Known::default(),
+            clock,
             shards,
             looked,
             own,
@@ -111,15 +135,17 @@ impl Previews {
     /// Lets go of what was learned for shards that are not owned any more.
     pub(crate) fn retain_shards(&self, keep: impl Fn(u32) -> bool) {
         self.preparer.retain_shards(&keep);
-        self.targets.retain(|cluster| keep(self.shards.shard_of(&cluster.namespace, &cluster.name)));
+        let keeps = |cluster: &StoreKey| keep(self.shards.shard_of(&cluster.namespace, &cluster.name));
+        self.targets.retain(keeps);
+        self.known.retain(keeps);
     }
 
-    async fn preview(&self, request: &ProxiedRequest) -> Result<Vec<u8>, Status> {
-        let key = asked_for(&request.path).ok_or_else(Status::unknown_resource)?;
+    async fn body(&self, request: &ProxiedRequest) -> Result<Vec<u8>, Status> {
+        let (key, wanted) = asked_for(&request.path).ok_or_else(Status::unknown_resource)?;
         let saved = self.releases.get(&key);
         let release = match request.method {
             Method::GET => saved.as_deref().cloned(),
-            Method::POST => {
+            Method::POST if wanted == Wanted::Preview => {
                 let given: Release = serde_json::from_slice(&request.body)
                     .map_err(|error| Status::bad_request(error.to_string()))
                     .and_then(|value| {
@@ -140,9 +166,16 @@ impl Previews {
             ));
             return Err(retry_after(status, 1));
         }
-        let gathered = Gathered { key: &key, release: &release, ownership: &ownership };
-        let preview: ReleasePreview = Box::pin(self.gather(gathered)).await;
-        serde_json::to_vec(&bounded(preview).body(&key.namespace, &key.name)).map_err(Status::internal)
+        let gathered =
+            Gathered { key: &key, release: &release, ownership: &ownership, purpose: Purpose::Preview };
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        let body = match wanted {
+            Wanted::Preview => bounded(Box::pin(self.gather(gathered)).await).body(namespace, name),
+            Wanted::Diff => Box::pin(self.diff(gathered)).await.body(namespace, name),
+            Wanted::Health => Box::pin(self.health(gathered)).await.body(namespace, name),
+            Wanted::History => Box::pin(self.history(gathered, &Query::parse(&request.query))).await?,
+        };
+        serde_json::to_vec(&body).map_err(Status::internal)
     }
 
     /// The answer of a replica that does not own a Release. It says which one does, as far as that is known.
@@ -173,9 +206,9 @@ impl Previews {
 }
 
 #[async_trait]
-impl Answers for Previews {
+impl Answers for Answering {
     async fn answer(&self, request: ProxiedRequest) -> ProxiedAnswer {
-        match self.preview(&request).await {
+        match self.body(&request).await {
             Ok(body) => ProxiedAnswer { code: StatusCode::OK, body: body.into() },
             Err(status) => ProxiedAnswer {
                 code: StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
@@ -190,54 +223,33 @@ fn retry_after(mut status: Status, seconds: u32) -> Status {
     status
 }
 
-/// The Release of a path such as `/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/web/preview`. Names of
-/// Kubernetes need no escapes.
-fn asked_for(path: &str) -> Option<StoreKey> {
+/// What is asked about a Release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Preview,
+    Diff,
+    History,
+    Health,
+}
+
+/// The Release of a path such as `/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/web/preview`, and what is
+/// asked about it. Names of Kubernetes need no escapes.
+fn asked_for(path: &str) -> Option<(StoreKey, Wanted)> {
     let group = GroupResource::new(GROUP, Release::PLURAL);
     let rest = path.strip_prefix(&format!("/apis/{}/{}/namespaces/", group.group, convoy_api::VERSION))?;
     match rest.split('/').collect::<Vec<_>>().as_slice() {
-        [namespace, resource, name, ReleasePreview::SUBRESOURCE] if *resource == group.resource => {
-            Some(StoreKey::new(*namespace, *name))
+        [namespace, resource, name, subresource] if *resource == group.resource => {
+            let wanted = match *subresource {
+                ReleasePreview::SUBRESOURCE => Wanted::Preview,
+                ReleaseDiff::SUBRESOURCE => Wanted::Diff,
+                ReleaseHistory::SUBRESOURCE => Wanted::History,
+                ReleaseHealth::SUBRESOURCE => Wanted::Health,
+                _ => return None,
+            };
+            Some((StoreKey::new(*namespace, *name), wanted))
         }
         _ => None,
     }
-}
-
-/// Objects of an answer.
-const MOST_OBJECTS: usize = 2000;
-/// Bytes of an answer, about.
-const MOST_BYTES: usize = 6 << 20;
-
-/// The preview, cut to a bearable length: those that stay as they are go first.
-fn bounded(mut preview: ReleasePreview) -> ReleasePreview {
-    let size = |preview: &ReleasePreview| serde_json::to_vec(preview).map_or(0, |bytes| bytes.len());
-    if preview.objects.len() > MOST_OBJECTS {
-        omit(&mut preview, MOST_OBJECTS);
-    }
-    if size(&preview) > MOST_BYTES {
-        for object in &mut preview.objects {
-            object.omitted_changes += i64::try_from(object.changes.len()).unwrap_or(i64::MAX);
-            object.changes.clear();
-        }
-        preview.remarks.push("the changes of fields were left out to keep the answer short".to_owned());
-    }
-    while size(&preview) > MOST_BYTES && !preview.objects.is_empty() {
-        let half = preview.objects.len() / 2;
-        omit(&mut preview, half);
-    }
-    if preview.omitted_objects > 0 {
-        let omitted = preview.omitted_objects;
-        preview
-            .remarks
-            .push(format!("{omitted} objects were left out to keep the answer short; the counts have them"));
-    }
-    preview
-}
-
-fn omit(preview: &mut ReleasePreview, most: usize) {
-    let omitted = preview.objects.len().saturating_sub(most);
-    preview.objects.truncate(most);
-    preview.omitted_objects += i64::try_from(omitted).unwrap_or(i64::MAX);
 }
 
 #[cfg(test)]

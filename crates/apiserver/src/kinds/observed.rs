@@ -1,11 +1,11 @@
-//! `GET` and `POST …/releases/<name>/preview`: what the next delivery would do. An observer answers; who may ask is
-//! decided here, as `releases/preview`.
+//! `…/releases/<name>/preview`, `diff`, `history` and `health`: an observer answers; who may ask is decided here, as
+//! `releases/preview` and so on.
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use convoy_api::{GROUP, Release, ReleasePreview, VERSION};
+use convoy_api::{GROUP, Release, ReleaseDiff, ReleaseHealth, ReleaseHistory, ReleasePreview, VERSION};
 use convoy_meta::{CreateOptions, GetOptions, GroupResource, GroupVersionKind, Object as _, Reason, Status};
 use convoy_registry::{Registry, Resource, Subresource, Verb};
 use convoy_runtime::{ProxiedAnswer, ProxiedRequest, ProxyAddress, ProxyClient, ProxyError, StoreKey};
@@ -82,45 +82,120 @@ pub(super) fn unavailable(error: &ProxyError) -> Status {
     status
 }
 
-/// Serves the subresource.
-pub fn serve(api: Api, observers: Arc<dyn Observers>) -> Api {
-    let registry = Arc::clone(api.registry());
-    let previews = Previews { registry, observers, slots: Semaphore::new(AT_A_TIME) };
-    api.connect(GroupResource::new(GROUP, Release::PLURAL), ReleasePreview::SUBRESOURCE, Arc::new(previews))
+/// A subresource that an observer answers for.
+#[derive(Debug)]
+pub(super) struct Observed {
+    name: &'static str,
+    kind: &'static str,
+    /// Whether a Release in the body is asked about as well.
+    takes_release: bool,
+    /// What may stand in the query, and is passed on.
+    query: &'static [&'static str],
+    /// Whether the answer is also written as text.
+    has_text: bool,
+    schema: fn() -> Value,
 }
 
-/// What discovery says of it.
-pub(super) fn subresource() -> Subresource {
-    Subresource {
-        name: ReleasePreview::SUBRESOURCE.to_owned(),
+/// All of them.
+const OBSERVED: [Observed; 4] = [
+    Observed {
+        name: ReleasePreview::SUBRESOURCE,
+        kind: ReleasePreview::KIND,
+        takes_release: true,
+        query: &[],
+        has_text: false,
+        schema: ReleasePreview::schema,
+    },
+    Observed {
+        name: ReleaseDiff::SUBRESOURCE,
+        kind: ReleaseDiff::KIND,
+        takes_release: false,
+        query: &[],
+        has_text: true,
+        schema: ReleaseDiff::schema,
+    },
+    Observed {
+        name: ReleaseHistory::SUBRESOURCE,
+        kind: ReleaseHistory::KIND,
+        takes_release: false,
+        query: &["revision", "to"],
+        has_text: true,
+        schema: ReleaseHistory::schema,
+    },
+    Observed {
+        name: ReleaseHealth::SUBRESOURCE,
+        kind: ReleaseHealth::KIND,
+        takes_release: false,
+        query: &[],
+        has_text: false,
+        schema: ReleaseHealth::schema,
+    },
+];
+
+/// Serves the subresources.
+pub fn serve(api: Api, observers: &Arc<dyn Observers>) -> Api {
+    let registry = Arc::clone(api.registry());
+    let slots = Arc::new(Semaphore::new(AT_A_TIME));
+    OBSERVED.iter().fold(api, |api, observed| {
+        let (registry, observers, slots) = (Arc::clone(&registry), Arc::clone(observers), Arc::clone(&slots));
+        let asks = Asks { observed, registry, observers, slots };
+        api.connect(GroupResource::new(GROUP, Release::PLURAL), observed.name, Arc::new(asks))
+    })
+}
+
+/// What discovery says of them.
+pub(super) fn subresources() -> impl Iterator<Item = Subresource> {
+    OBSERVED.iter().map(|observed| Subresource {
+        name: observed.name.to_owned(),
         kind: Some(GroupVersionKind {
             group: GROUP.to_owned(),
             version: VERSION.to_owned(),
-            kind: ReleasePreview::KIND.to_owned(),
+            kind: observed.kind.to_owned(),
         }),
-        verbs: vec![Verb::Get, Verb::Create],
-    }
+        verbs: if observed.takes_release { vec![Verb::Get, Verb::Create] } else { vec![Verb::Get] },
+    })
+}
+
+/// The kinds of the answers, with their schemas.
+pub(super) fn schemas() -> impl Iterator<Item = (&'static str, Value)> {
+    OBSERVED.iter().map(|observed| (observed.kind, (observed.schema)()))
 }
 
 #[derive(Debug)]
-struct Previews {
+struct Asks {
+    observed: &'static Observed,
     registry: Arc<Registry>,
     observers: Arc<dyn Observers>,
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json,
+    Unified,
+    Summary,
 }
 
 #[async_trait]
-impl Connect for Previews {
+impl Connect for Asks {
     async fn connect(&self, call: &Call, resource: &Resource) -> Response {
         let accepted = accept(&call.headers, &call.query, &[]).unwrap_or_default();
-        match self.answer(call, resource).await {
-            Ok((code, answer)) => response::value(code, &answer, &accepted),
+        let answered = match self.format(call) {
+            Ok(format) => self.answer(call, resource).await.map(|answer| (answer, format)),
+            Err(status) => Err(status),
+        };
+        match answered {
+            Ok(((code, answer), format)) => match as_text(&answer, format) {
+                Some(text) => response::text(code, text),
+                None => response::value(code, &answer, &accepted),
+            },
             Err(status) => response::status(&status, &accepted),
         }
     }
 }
 
-impl Previews {
+impl Asks {
     async fn answer(&self, call: &Call, resource: &Resource) -> Result<(StatusCode, Value), Status> {
         let request = call.resource();
         if !request.in_namespace || !request.rest.is_empty() {
@@ -132,18 +207,26 @@ impl Previews {
                 let found = self.registry.get(resource, namespace, name, &GetOptions::default()).await?;
                 found.to_value()
             }
-            Method::POST => self.given(call, resource, namespace, name).await?,
+            Method::POST if self.observed.takes_release => {
+                self.given(call, resource, namespace, name).await?
+            }
             _ => return Err(Status::method_not_allowed()),
         };
         let (cluster_namespace, cluster) = shard_label::deciding(&resource.kind, &release);
         let cluster = StoreKey::new(cluster_namespace, cluster);
         let Ok(_slot) = self.slots.try_acquire() else {
-            return Err(Status::too_many_requests("too many previews at a time, please try again later.", 1));
+            let message = "too many requests to observers at a time, please try again later.";
+            return Err(Status::too_many_requests(message, 1));
         };
-        let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{namespace}/releases/{name}/preview");
+        let path = format!(
+            "/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{}/{name}/{}",
+            Release::PLURAL,
+            self.observed.name
+        );
+        let query = self.query(call)?;
         // What is saved is the observer's to know.
         let body = if call.method == Method::POST { release.to_string().into() } else { Default::default() };
-        let request = ProxiedRequest { method: call.method.clone(), path, body };
+        let request = ProxiedRequest { method: call.method.clone(), path, query, body };
         let answer = self.observers.ask(&cluster, request).await?;
         let said: Value = serde_json::from_slice(&answer.body).map_err(|_| {
             Status::service_unavailable("the observer answered with something that is no JSON")
@@ -155,6 +238,32 @@ impl Previews {
             return Err(status);
         }
         Ok((answer.code, said))
+    }
+
+    fn format(&self, call: &Call) -> Result<Format, Status> {
+        match call.query.text("format") {
+            "" | "json" => Ok(Format::Json),
+            "unified" if self.observed.has_text => Ok(Format::Unified),
+            "summary" if self.observed.has_text => Ok(Format::Summary),
+            other => {
+                let all = if self.observed.has_text { "json, unified and summary" } else { "json alone" };
+                Err(Status::bad_request(format!("format {other:?} is not known: there is {all}")))
+            }
+        }
+    }
+
+    /// What of the query is passed on: numbers of revisions.
+    fn query(&self, call: &Call) -> Result<String, Status> {
+        let mut parts = Vec::new();
+        for name in self.observed.query {
+            let Some(value) = call.query.get(name) else { continue };
+            let number: Option<u32> = value.parse().ok().filter(|number| *number > 0);
+            let Some(number) = number else {
+                return Err(Status::bad_request(format!("{name} has to be the number of a revision")));
+            };
+            parts.push(format!("{name}={number}"));
+        }
+        Ok(parts.join("&"))
     }
 
     /// The Release in the body, defaulted and judged as if it were to be saved under this name.
@@ -207,4 +316,13 @@ impl Previews {
         warnings.into_iter().for_each(|warning| call.warnings.add(warning));
         Ok(object)
     }
+}
+
+/// The text of an answer about differences; none of others.
+fn as_text(answer: &Value, format: Format) -> Option<String> {
+    if format == Format::Json || answer["kind"] != ReleaseDiff::KIND {
+        return None;
+    }
+    let diff: ReleaseDiff = serde_json::from_value(answer.clone()).ok()?;
+    Some(if format == Format::Unified { diff.unified() } else { diff.short() })
 }

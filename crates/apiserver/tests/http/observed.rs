@@ -1,10 +1,10 @@
-//! `releases/preview` on the wire: who may, what is passed on to an observer, and who is answered by one.
+//! `releases/preview`, `diff`, `history` and `health` on the wire: who may, what is passed on to an observer, and who is answered by one.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use convoy_apiserver::kinds::previews::{Observers, OneService};
+use convoy_apiserver::kinds::observed::{Observers, OneService};
 use convoy_apiserver::kinds::shard_holder::{Leases, ShardHolder};
 use convoy_apiserver::pki::Authority;
 use convoy_meta::{Reason, Status};
@@ -35,12 +35,21 @@ struct Observer {
 impl Answers for Observer {
     async fn answer(&self, request: ProxiedRequest) -> ProxiedAnswer {
         let body = serde_json::from_slice(&request.body).unwrap_or_default();
-        self.asked.lock().push((format!("{} {}", request.method, request.path), body));
+        let mark = if request.query.is_empty() { "" } else { "?" };
+        self.asked.lock().push((format!("{} {}{mark}{}", request.method, request.path, request.query), body));
         let (code, answer) = if request.path.contains("/elsewhere/") {
             let status = Status::failure(Reason::NotFound, "obs-0 does not own it; obs-1 owns its shard 7");
             (404, serde_json::to_value(status).unwrap())
         } else {
-            (200, json!({"kind": "ReleasePreview", "summary": "1 to create"}))
+            let kind = match request.path.rsplit('/').next().unwrap() {
+                "diff" => "ReleaseDiff",
+                "history" => "ReleaseHistory",
+                "health" => "ReleaseHealth",
+                _ => "ReleasePreview",
+            };
+            let object = json!({"action": "Create", "apiVersion": "v1", "kind": "ConfigMap", "namespace": "web",
+                "name": "a", "reason": "it is new", "diff": "@@ -0,0 +1,1 @@\n+a: 1\n"});
+            (200, json!({"kind": kind, "summary": "1 to create", "objects": [object]}))
         };
         ProxiedAnswer { code: http::StatusCode::from_u16(code).unwrap(), body: answer.to_string().into() }
     }
@@ -105,6 +114,85 @@ fn sc48_a_preview_is_asked_for_at_the_one_service_and_its_answer_passed_on() {
             405,
             "{method} {path}"
         );
+    }
+}
+
+const OTHERS: [(&str, &str); 3] =
+    [("diff", "ReleaseDiff"), ("history", "ReleaseHistory"), ("health", "ReleaseHealth")];
+
+/// The path of another subresource.
+fn other(name: &str) -> String {
+    PREVIEW.replace("preview", name)
+}
+
+#[test]
+fn sc48_sc49_diff_history_and_health_are_asked_for_in_the_same_way() {
+    let (it, observer, _at, _authority, _runtime) = started();
+    for (name, kind) in OTHERS {
+        let answer = it.get(&other(name));
+        assert_eq!((answer.status, &answer.json()["kind"]), (200, &json!(kind)));
+        let asked = observer.asked.lock().last().unwrap().0.clone();
+        assert_eq!(asked, format!("GET {}", other(name)));
+        let answer = it.get(&other(name).replace("web", "elsewhere"));
+        assert!(
+            answer.status == 404 && answer.text().contains("obs-1 owns its shard 7"),
+            "{}",
+            answer.text()
+        );
+        // They take no Release in a body.
+        let before = observer.asked.lock().len();
+        assert_eq!(
+            it.client.send("POST", &other(name), JSON, &release("web")).unwrap().status,
+            405,
+            "{name}"
+        );
+        assert_eq!(observer.asked.lock().len(), before);
+    }
+}
+
+#[test]
+fn a_query_is_judged_and_passed_on() {
+    let (it, observer, _at, _authority, _runtime) = started();
+    let history = other("history");
+    assert_eq!(it.get(&format!("{history}?revision=3&to=4&pretty=true&x=%0d%0a")).status, 200);
+    let asked = observer.asked.lock().last().unwrap().0.clone();
+    assert_eq!(asked, format!("GET {history}?revision=3&to=4"), "nothing else is passed on");
+    let before = observer.asked.lock().len();
+    for query in [
+        "history?revision=x",
+        "history?revision=0",
+        "history?revision=1&to=-1",
+        "diff?format=odd",
+        "health?format=unified",
+    ] {
+        let answer = it.get(&other(query));
+        assert_eq!(answer.status, 400, "{query}: {}", answer.text());
+    }
+    assert_eq!(observer.asked.lock().len(), before, "nobody is asked");
+}
+
+#[test]
+fn a_diff_is_also_written_as_text() {
+    let (it, _observer, _at, _authority, _runtime) = started();
+    let answer = it.get(&other("diff?format=unified"));
+    assert_eq!((answer.status, header(&answer, "content-type")), (200, Some("text/plain; charset=utf-8")));
+    let want = "# create ConfigMap web/a: it is new\n--- /dev/null\n+++ b/v1/ConfigMap/web/a\n@@ -0,0 +1,1 @@\n+a: 1\n";
+    assert_eq!(answer.text(), want);
+    let answer = it.get(&other("diff?format=summary"));
+    assert_eq!(answer.text(), "create ConfigMap web/a: it is new\n1 to create\n");
+    assert_eq!(it.get(&other("diff?format=json")).json()["kind"], "ReleaseDiff");
+}
+
+#[test]
+fn i13_each_is_for_those_who_may_see_it() {
+    let (it, _observer, _at, _authority, _runtime) = started();
+    for (name, _) in OTHERS {
+        let rules = |resource: &str| json!([{"verbs": ["get"], "apiGroups": ["convoy.kumodo.io"], "resources": [resource]}]);
+        let viewer = it.user(&format!("sees-{name}"), &rules(&format!("releases/{name}")));
+        let reader = it.user(&format!("sees-no-{name}"), &rules("releases"));
+        let get = |who: &HttpsClient| who.get(&other(name)).unwrap().status;
+        assert_eq!((get(&viewer), get(&reader), get(&it.nobody)), (200, 403, 403), "{name}");
+        assert_eq!(viewer.get(PREVIEW).unwrap().status, 403, "{name}");
     }
 }
 
@@ -270,8 +358,12 @@ fn an_observer_answers_nobody_but_the_apiserver() {
     };
     let address = address_of(at);
     let service = OneService { client: ProxyClient::new(&tls).unwrap(), address };
-    let request =
-        ProxiedRequest { method: http::Method::GET, path: PREVIEW.to_owned(), body: Default::default() };
+    let request = ProxiedRequest {
+        method: http::Method::GET,
+        path: PREVIEW.to_owned(),
+        query: String::new(),
+        body: Default::default(),
+    };
     let cluster = StoreKey::new("default", "c");
     let refused = it.runtime.block_on(service.ask(&cluster, request)).unwrap_err();
     assert_eq!(refused.code, 503, "{refused}");
@@ -290,4 +382,19 @@ fn discovery_and_openapi_name_the_subresource_with_its_kind() {
     assert!(schema["properties"]["problems"].is_object());
     let path = "/apis/convoy.kumodo.io/v1alpha1/namespaces/{namespace}/releases/{name}/preview";
     assert!(document["paths"][path]["get"].is_object() && document["paths"][path]["post"].is_object());
+    for (name, kind) in OTHERS {
+        let found = list["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["name"] == format!("releases/{name}"));
+        let found = found.unwrap();
+        assert_eq!((&found["kind"], &found["verbs"]), (&json!(kind), &json!(["get"])));
+        assert!(schemas.keys().any(|key| key.ends_with(&format!(".{kind}"))), "{kind}");
+        let path = path.replace("preview", name);
+        assert!(
+            document["paths"][&path]["get"].is_object() && document["paths"][&path]["post"].is_null(),
+            "{path}"
+        );
+    }
 }

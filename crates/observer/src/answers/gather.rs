@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use convoy_api::{
-    Cluster, ConditionStatus, ConflictPolicy, DeliveryProgress, DriftMode, Operation, PreviewObject,
-    PreviewProblem, Release, ReleasePreview, ReleaseRender, RollbackStatus, ValuesKind, annotation,
-    condition_status, condition_type, inventory_name_in, reason,
+    Cluster, ConditionStatus, ConflictPolicy, DeliveryProgress, DriftMode, Operation, PreviewAction,
+    PreviewObject, PreviewProblem, Release, ReleasePreview, ReleaseRender, RollbackStatus, ValuesKind,
+    annotation, condition_status, condition_type, inventory_name_in, reason,
 };
 use convoy_apply::{Ownership, TryOptions, look, try_out};
 use convoy_plan::{
-    Entry, Input, Live, Mask, ObjectKey, Plan, PlanPreview, Policy, Problem, Problems, Reapply, ReleaseId,
-    keys_to_look_at, plan,
+    Apply, Entry, Input, Live, Mask, Masked, ObjectKey, Plan, PlanPreview, Policy, Problem, Problems,
+    Reapply, ReleaseId, keys_to_look_at, plan,
 };
 use convoy_prepare::{
     PrepareError, Ready, Unresolved, acts_as, arrived, carries_on, is_forced, is_ready, may_use,
@@ -20,16 +20,29 @@ use convoy_prepare::{
 use convoy_render::SecretValues;
 use convoy_runtime::{Sharded as _, StoreKey};
 
-use super::Previews;
+use super::Answering;
+use super::history::joined;
 use super::targets::Seen;
+use crate::model::{View, WatchedKind};
 use crate::watches::describe;
 
 /// Objects that the target is asked about for one preview.
 const MOST_ASKED: usize = 1000;
 
-/// What a preview is made of.
+/// What is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// What the next delivery would do.
+    Preview,
+    /// How the target differs from what would be applied: all objects are compared, also those that a delivery would
+    /// leave as they are.
+    Diff,
+}
+
+/// What an answer is made of.
 #[derive(Clone, Copy)]
 pub(crate) struct Gathered<'a> {
+    pub(crate) purpose: Purpose,
     pub(crate) key: &'a StoreKey,
     pub(crate) release: &'a Release,
     pub(crate) ownership: &'a Arc<dyn Ownership>,
@@ -56,7 +69,7 @@ fn problem(reason: &str, message: impl Into<String>) -> PreviewProblem {
     PreviewProblem { reason: reason.to_owned(), message: message.into() }
 }
 
-impl Previews {
+impl Answering {
     pub(super) async fn gather(&self, gathered: Gathered<'_>) -> ReleasePreview {
         let mut preview = ReleasePreview {
             cluster: gathered.release.spec.cluster_ref.name.clone(),
@@ -216,10 +229,13 @@ impl Previews {
         seen: &mut Seen,
         preview: &mut ReleasePreview,
     ) -> Result<(), PreviewProblem> {
-        let Gathered { key, release, ownership } = gathered;
+        let Gathered { key, release, ownership, .. } = gathered;
         let delivered = self.delivered(key, release);
         let is_begun = delivered.bundle_digest == chosen.bundle.digest;
-        let (reapply, anew) = reapply(release);
+        let (reapply, anew) = match gathered.purpose {
+            Purpose::Preview => reapply(release),
+            Purpose::Diff => (Reapply::All, "the target has other content".to_owned()),
+        };
         let (id, policy) = scope(release, &chosen.namespace, reapply);
         let mut live = BTreeMap::new();
         let planned = loop {
@@ -249,7 +265,15 @@ impl Previews {
         };
         let progress = progress(release, &delivered, is_begun, chosen.is_rollback, &live);
         preview.operation = progress.as_ref().map(|progress| progress.operation);
-        self.try_out(gathered, &planned, (chosen, secrets), seen, (progress.as_ref(), &anew), preview).await;
+        self.try_out(
+            gathered,
+            &planned,
+            (chosen, secrets),
+            seen,
+            (progress.as_ref(), &anew, &delivered.bundle_digest),
+            preview,
+        )
+        .await;
         Ok(())
     }
 
@@ -259,13 +283,38 @@ impl Previews {
         planned: &Plan,
         (chosen, secrets): (&Chosen, &SecretValues),
         seen: &Seen,
-        (progress, anew): (Option<&DeliveryProgress>, &str),
+        (progress, anew, delivered): (Option<&DeliveryProgress>, &str, &str),
         preview: &mut ReleasePreview,
     ) {
         let spec = &gathered.release.spec;
         let takes_secrets = takes_secret_values(gathered.release);
         let mask = |text: &str| secrets.masked(text);
+        let cluster = gathered.release.shard_key();
+        let was = self.preparer.kept_bundle(delivered, &**gathered.ownership).await.ok().flatten();
+        let bundles: Vec<&Ready> = was.as_deref().into_iter().chain([&*chosen.bundle]).collect();
+        let places = joined(&bundles);
+        let made_of = self.made_of(gathered, chosen);
+        let now = self.clock.monotonic();
+        let known = self.known.get(gathered.key, &made_of, now);
+        let model = self.clusters_seen.model(&cluster);
+        let is_as_it_was = |apply: &Apply| {
+            let (digest, said) = known.get(&apply.target.key)?;
+            let (at, key) = (&apply.target, &apply.target.key);
+            let kind = WatchedKind::new(key.group.as_str(), at.version.as_str(), key.kind.as_str());
+            let name = (key.namespace.clone(), key.name.clone());
+            let model = model.as_ref()?.lock();
+            match model.view(&kind, &name, now) {
+                View::Present(seen) if seen.resource_version == said.version && *digest == apply.digest => {
+                    Some(said.clone())
+                }
+                _ => None,
+            }
+        };
+        let tells_all = gathered.purpose == Purpose::Diff;
         let options = TryOptions {
+            tells_all,
+            turns: &seen.turns,
+            known: tells_all.then_some(&is_as_it_was as _),
             force: spec.conflict_policy() == ConflictPolicy::Force,
             release_uid: gathered.release.metadata.uid.as_deref().unwrap_or_default(),
             kinds: &seen.capabilities.kinds,
@@ -273,10 +322,14 @@ impl Previews {
             mask: Mask {
                 text: &mask,
                 hides_before: takes_secrets,
-                hides_after: takes_secrets && chosen.is_rollback,
+                hides_after: takes_secrets && chosen.is_rollback && chosen.bundle.secret_places.is_none(),
+                places: &places,
             },
         };
-        let tried = try_out(&seen.target, planned, &options).await;
+        let mut tried = try_out(&seen.target, planned, &options).await;
+        if tells_all && gathered.ownership.check().is_ok() {
+            self.known.put((gathered.key, &cluster), made_of, now, std::mem::take(&mut tried.said));
+        }
         if let Some(error) = &tried.stopped {
             let message = format!("the target was not asked what it would make of all objects: {error}");
             preview.problems.push(problem(reason::CLUSTER_UNREACHABLE, message));
@@ -294,12 +347,25 @@ impl Previews {
         preview.counts = told.counts;
         preview.steps = told.steps;
         preview.objects = told.objects;
-        if waits && preview.objects.iter().any(|object| object.step.is_some()) {
+        for object in preview.objects.iter_mut().filter(|object| object.action != PreviewAction::Keep) {
+            if let Some(diff) = take(&mut tried.diffs, object) {
+                object.diff = diff.into_text();
+            }
+        }
+        if waits && !tells_all && preview.objects.iter().any(|object| object.step.is_some()) {
             let timeout = spec.apply_timeout();
             preview
                 .remarks
                 .push(format!("the delivery is done when all objects are healthy, within {timeout}"));
         }
+    }
+
+    /// All that an answer of the target depends on but the object itself.
+    fn made_of(&self, gathered: Gathered<'_>, chosen: &Chosen) -> String {
+        let Gathered { release, .. } = gathered;
+        let uid = release.metadata.uid.as_deref().unwrap_or_default();
+        let generation = release.metadata.generation.unwrap_or_default();
+        format!("{uid} {generation} {} {}", chosen.bundle.digest, release.shard_key())
     }
 
     /// What the inventory says.
@@ -364,13 +430,24 @@ impl Facts<'_> {
     }
 }
 
+/// What is told of an object.
+fn take(diffs: &mut BTreeMap<ObjectKey, Masked>, object: &PreviewObject) -> Option<Masked> {
+    let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
+    let key = ObjectKey {
+        group: group.to_owned(),
+        kind: object.kind.clone(),
+        namespace: object.namespace.clone(),
+        name: object.name.clone(),
+    };
+    diffs.remove(&key)
+}
+
 /// What the target would refuse; objects that it refuses in the same words are named together.
 fn refused(objects: &[PreviewObject]) -> Vec<PreviewProblem> {
     const NAMED: usize = 3;
     let mut by_words: Vec<(&str, Vec<String>)> = Vec::new();
     for object in objects.iter().filter(|object| !object.problem.is_empty()) {
-        let slash = if object.namespace.is_empty() { "" } else { "/" };
-        let name = format!("{} {}{slash}{}", object.kind, object.namespace, object.name);
+        let name = object.named();
         match by_words.iter_mut().find(|(words, _)| *words == object.problem) {
             Some((_, names)) => names.push(name),
             None => by_words.push((&object.problem, vec![name])),
@@ -427,7 +504,7 @@ fn reapply(release: &Release) -> (Reapply, String) {
     }
 }
 
-fn takes_secret_values(release: &Release) -> bool {
+pub(super) fn takes_secret_values(release: &Release) -> bool {
     match &release.spec.render {
         Some(ReleaseRender { helm: Some(helm), .. }) => {
             helm.values_from.iter().any(|reference| reference.kind == ValuesKind::Secret)

@@ -6,15 +6,28 @@ use http::{Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 
+use super::bounded::{MOST_BYTES, MOST_OBJECTS};
 use super::*;
 
 #[test]
-fn only_previews_of_releases_are_asked_for() {
+fn only_what_is_told_of_releases_is_asked_for() {
     let base = "/apis/convoy.kumodo.io/v1alpha1/namespaces";
-    assert_eq!(asked_for(&format!("{base}/team/releases/web/preview")), Some(StoreKey::new("team", "web")));
-    for path in
-        ["/team/releases/web", "/team/clusters/web/preview", "/team/releases/web/preview/x", "/preview"]
-    {
+    for (name, wanted) in [
+        ("preview", Wanted::Preview),
+        ("diff", Wanted::Diff),
+        ("history", Wanted::History),
+        ("health", Wanted::Health),
+    ] {
+        let path = format!("{base}/team/releases/web/{name}");
+        assert_eq!(asked_for(&path), Some((StoreKey::new("team", "web"), wanted)));
+    }
+    for path in [
+        "/team/releases/web",
+        "/team/clusters/web/preview",
+        "/team/releases/web/preview/x",
+        "/preview",
+        "/team/releases/web/status",
+    ] {
         assert_eq!(asked_for(&format!("{base}{path}")), None, "{path}");
     }
 }
@@ -58,8 +71,13 @@ fn release(name: &str, cluster: &str) -> Release {
     decode(&release).unwrap()
 }
 
+const BACKOFF: convoy_runtime::Backoff = convoy_runtime::Backoff {
+    first: std::time::Duration::from_secs(1),
+    longest: std::time::Duration::from_secs(1),
+};
+
 /// An observer with the Release `web` in its cache.
-fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Previews {
+fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Answering {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let team = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"a": "b"}}});
         let body = match request.uri().path() {
@@ -84,13 +102,30 @@ fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Pre
     let owned = Owned { shards, looked: LookedShards::of(looked), own };
     let store = RenderStore::open("memory://").unwrap();
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-    Previews::new(kube::Client::new(service, "default"), identity, stores, store, owned, clock)
+    let host = kube::Client::new(service, "default");
+    let clusters = Arc::new(Clusters {
+        host: host.clone(),
+        identity: identity.clone(),
+        clock: Arc::clone(&clock),
+        shutdown: convoy_runtime::Shutdown::new(),
+        shards: owned.shards.clone(),
+        queue: convoy_runtime::WorkQueue::new(BACKOFF, Arc::clone(&clock)),
+        releases: convoy_runtime::WorkQueue::new(BACKOFF, Arc::clone(&clock)),
+        health: Default::default(),
+        state: Default::default(),
+    });
+    Answering::new(host, identity, stores, store, owned, clusters, clock)
 }
 
-async fn asked(observer: &Previews, method: Method, name: &str, body: &Value) -> (u16, Value) {
-    let path = format!("/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/{name}/preview");
+async fn asked(observer: &Answering, method: Method, name: &str, body: &Value) -> (u16, Value) {
+    asked_about(observer, method, &format!("{name}/preview"), body).await
+}
+
+async fn asked_about(observer: &Answering, method: Method, what: &str, body: &Value) -> (u16, Value) {
+    let (what, query) = what.split_once('?').unwrap_or((what, ""));
+    let path = format!("/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/{what}");
     let body = if body.is_null() { Default::default() } else { body.to_string().into() };
-    let answer = observer.answer(ProxiedRequest { method, path, body }).await;
+    let answer = observer.answer(ProxiedRequest { method, path, query: query.to_owned(), body }).await;
     (answer.code.as_u16(), serde_json::from_slice(&answer.body).unwrap())
 }
 
@@ -130,6 +165,41 @@ async fn sc47_sc49_an_observer_answers_from_its_cache_and_names_the_owner() {
     let fresh = observer(all, OwnedShards::new(), None);
     let (code, said) = asked(&fresh, Method::GET, "web", &Value::Null).await;
     assert_eq!((code, &said["details"]["retryAfterSeconds"]), (503, &json!(1)), "{said}");
+}
+
+#[tokio::test]
+async fn sc47_sc49_diff_health_and_history_are_of_the_cache_and_of_the_owner_alone() {
+    let count = NonZeroU32::new(8).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let shard = Shards::new(count, Arc::clone(&clock)).shard_of("team", "prod");
+    let other = observer(
+        Shards::new(count, Arc::clone(&clock)),
+        OwnedShards::new(),
+        Some(PeerLeases::of(shard, "obs-1")),
+    );
+    let all = Shards::all(count, clock);
+    let looked: OwnedShards = all.owned().iter().map(|(shard, epoch)| (*shard, *epoch)).collect();
+    let owner = observer(all.clone(), looked, None);
+    let fresh = observer(all, OwnedShards::new(), None);
+    for (what, kind) in [("diff", "ReleaseDiff"), ("health", "ReleaseHealth"), ("history", "ReleaseHistory")]
+    {
+        let path = format!("web/{what}");
+        let (code, said) = asked_about(&other, Method::GET, &path, &Value::Null).await;
+        assert_eq!((code, &said["details"]["causes"][0]["message"]), (404, &json!("obs-1")), "{said}");
+        assert_eq!(asked_about(&fresh, Method::GET, &path, &Value::Null).await.0, 503);
+        let (code, said) = asked_about(&owner, Method::GET, &path, &Value::Null).await;
+        assert_eq!((code, &said["kind"]), (200, &json!(kind)), "{said}");
+        let release = serde_json::to_value(release("web", "prod")).unwrap();
+        assert_eq!(asked_about(&owner, Method::POST, &path, &release).await.0, 405, "{what}");
+    }
+    let (_, diff) = asked_about(&owner, Method::GET, "web/diff", &Value::Null).await;
+    assert!(diff["problems"][0]["message"].as_str().unwrap().starts_with("there is no Cluster team/prod"));
+    let (_, health) = asked_about(&owner, Method::GET, "web/health", &Value::Null).await;
+    assert_eq!((&health["state"], &health["cluster"]), (&json!("Unknown"), &json!("prod")));
+    // What is not in the history is no word of whose the Release is.
+    let (code, said) = asked_about(&owner, Method::GET, "web/history?revision=4", &Value::Null).await;
+    assert_eq!(code, 422, "{said}");
+    assert_eq!(asked_about(&owner, Method::GET, "web/history?to=4", &Value::Null).await.0, 400);
 }
 
 #[tokio::test]

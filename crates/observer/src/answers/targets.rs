@@ -9,17 +9,23 @@ use convoy_apply::{Capabilities, Ownership, RequestError, Target};
 use convoy_runtime::{Clock, ProcessIdentity, StoreKey};
 use kube::Client;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::clusters::{NoClient, Origin, client_of};
 
 /// How long what a target serves is taken for what it serves now; an unknown kind has it asked anew at once.
 const FRESH: Duration = Duration::from_secs(60);
 
+/// Objects that one target is asked about at a time.
+const TURNS: usize = 8;
+
 /// A target that is only looked at.
 pub(crate) struct Seen {
     pub(crate) target: Target,
     made_of: Origin,
     pub(crate) capabilities: Arc<Capabilities>,
+    /// Objects that are asked about at a time, whoever asks.
+    pub(crate) turns: Arc<Semaphore>,
     /// Whether discovery was asked for this very look.
     pub(crate) is_fresh: bool,
 }
@@ -31,12 +37,13 @@ struct Known {
     since: Duration,
 }
 
-/// Targets of previews. A client is made for each preview: its kubeconfig may have changed.
-pub(crate) struct PreviewTargets {
+/// Targets that are looked at to answer. A client is made for each answer: its kubeconfig may have changed.
+pub(crate) struct LookedAtTargets {
     host: Client,
     identity: ProcessIdentity,
     clock: Arc<dyn Clock>,
     known: Mutex<HashMap<StoreKey, Known>>,
+    turns: Mutex<HashMap<StoreKey, Arc<Semaphore>>>,
 }
 
 /// Why a target cannot be looked at.
@@ -48,13 +55,14 @@ pub(crate) enum NotSeen {
     Discovery(RequestError),
 }
 
-impl PreviewTargets {
+impl LookedAtTargets {
     pub(crate) fn new(host: Client, identity: ProcessIdentity, clock: Arc<dyn Clock>) -> Self {
-        Self { host, identity, clock, known: Mutex::default() }
+        Self { host, identity, clock, known: Mutex::default(), turns: Mutex::default() }
     }
 
     pub(crate) fn retain(&self, keep: impl Fn(&StoreKey) -> bool) {
         self.known.lock().retain(|cluster, _| keep(cluster));
+        self.turns.lock().retain(|cluster, _| keep(cluster));
     }
 
     pub(crate) async fn look(
@@ -66,6 +74,10 @@ impl PreviewTargets {
         let (client, made_of) =
             client_of(&self.host, &self.identity, Arc::clone(&self.clock), key, cluster).await?;
         let target = Target::new(client, Arc::clone(ownership));
+        let turns = {
+            let mut all = self.turns.lock();
+            Arc::clone(all.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(TURNS))))
+        };
         let now = self.clock.monotonic();
         let known = {
             let all = self.known.lock();
@@ -74,9 +86,9 @@ impl PreviewTargets {
             all.get(key).filter(is_good).map(|known| Arc::clone(&known.capabilities))
         };
         if let Some(capabilities) = known {
-            return Ok(Seen { target, made_of, capabilities, is_fresh: false });
+            return Ok(Seen { target, made_of, capabilities, turns, is_fresh: false });
         }
-        let mut seen = Seen { target, made_of, capabilities: Arc::default(), is_fresh: false };
+        let mut seen = Seen { target, made_of, capabilities: Arc::default(), turns, is_fresh: false };
         self.rediscover(key, &mut seen, ownership).await.map_err(NotSeen::Discovery)?;
         Ok(seen)
     }
