@@ -105,8 +105,24 @@ impl Convoy {
     /// # Panics
     /// When it cannot be asked, or does not end in time.
     pub fn terminate(self) -> Option<i32> {
+        self.ask_to_end();
+        self.ended()
+    }
+
+    /// Asks it to end, and leaves it to that.
+    ///
+    /// # Panics
+    /// When it cannot be asked.
+    pub fn ask_to_end(&self) {
         let asked = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
         assert!(asked.success(), "kill -TERM failed");
+    }
+
+    /// Its exit code, when it has ended by itself.
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    pub fn ended(self) -> Option<i32> {
         until("it ends", || self.reading.is_finished().then_some(()));
         self.process.end()
     }

@@ -249,7 +249,8 @@ fn namespaces_are_those_of_the_host(world: &World) {
 #[test]
 fn sc52_sc57_replicas_on_one_etcd_agree_and_direct_requests_with_forged_headers_are_refused() {
     let Some(world) = World::start_or_leave_out() else { return };
-    let ((first, first_port), (second, second_port)) = (world.replica(&[]), world.replica(&[]));
+    let ((first, first_port), (second, second_port)) =
+        (world.replica(&["--shutdown-delay-duration=20s"]), world.replica(&[]));
     let admin = world.plane.admin();
     let (one, other) = (world.direct(first_port, Some(admin)), world.direct(second_port, Some(admin)));
 
@@ -305,8 +306,7 @@ fn sc52_sc57_replicas_on_one_etcd_agree_and_direct_requests_with_forged_headers_
     );
 
     // One that ends says so first and still answers; one that is killed leaves the other.
-    let id = first.id().to_string();
-    std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap();
+    first.ask_to_end();
     until("it says that it ends", || {
         one.get("/readyz").is_ok_and(|answer| answer.status == 500).then_some(())
     });
@@ -314,7 +314,7 @@ fn sc52_sc57_replicas_on_one_etcd_agree_and_direct_requests_with_forged_headers_
         let written = one.send("POST", RELEASES, "application/json", &release(&format!("late{i}"))).unwrap();
         assert_eq!(written.status, 201, "{}", written.text());
     }
-    assert_eq!(first.terminate(), Some(0));
+    assert_eq!(first.ended(), Some(0));
     assert_eq!(other.get(RELEASES).unwrap().json()["items"].as_array().unwrap().len(), 40);
     second.kill();
     let (_third, port) = world.replica(&[]);

@@ -41,7 +41,7 @@ async fn sc57_a_dead_first_server_is_passed_over_at_the_start_and_later() {
     let mut watch = storage.watch("/registry/a/", first).await.unwrap();
     storage.update("/registry/a/x", first, "2".into()).await.unwrap();
     assert_eq!(watch.next().await.unwrap().events.len(), 1);
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     storage.check(Duration::from_secs(2)).await.unwrap();
 }
 
@@ -118,7 +118,7 @@ async fn certificates_that_were_replaced_are_read_without_a_restart() {
 async fn several_compactors_forget_what_is_old_once_and_not_what_is_young() {
     let Some(etcd) = Etcd::start_or_leave_out() else { return };
     let measured = Arc::new(AtomicU64::new(0));
-    let interval = Duration::from_millis(400);
+    let interval = Duration::from_secs(1);
     let replicas: Vec<_> = (0..3)
         .map(|_| {
             let compactions = Arc::clone(&measured);
