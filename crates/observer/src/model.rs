@@ -69,6 +69,8 @@ pub(crate) struct Model {
     rules: BTreeMap<StoreKey, Arc<Rules>>,
     /// Kinds that are to be listed anew: their objects were looked at with other rules.
     relists: BTreeSet<WatchedKind>,
+    /// Told when a CustomResourceDefinition came to be served: watches of kinds that were not there try again.
+    pub(crate) kinds_came: tokio::sync::watch::Sender<u64>,
     /// Why the cluster cannot be reached at all.
     pub(crate) unreachable: Option<String>,
 }
@@ -324,6 +326,12 @@ impl Model {
     /// Whether any watch failed lately.
     pub(crate) fn has_broken_watch(&self, now: Duration) -> bool {
         self.kinds.values().any(|kind| kind.broken_since(now).is_some())
+    }
+
+    /// Whether an object is there and healthy.
+    pub(crate) fn is_healthy(&self, kind: &WatchedKind, name: &ObjectName) -> bool {
+        let live = self.kinds.get(kind).and_then(|kind| kind.objects.get(name));
+        live.is_some_and(|live| live.seen.health.state == convoy_health::State::Healthy)
     }
 
     /// The Releases that name an object.

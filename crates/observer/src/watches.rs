@@ -35,9 +35,14 @@ pub(crate) struct KindWatch {
 impl KindWatch {
     /// Finds the kind's URL and watches, again and again.
     pub(crate) async fn run(self, shutdown: Shutdown) {
-        self.model.lock().watch_started(&self.kind);
+        let mut kinds_came = {
+            let mut model = self.model.lock();
+            model.watch_started(&self.kind);
+            model.kinds_came.subscribe()
+        };
         let mut failures = 0;
         while !shutdown.is_triggered() {
+            kinds_came.mark_unchanged();
             let ended = tokio::select! {
                 () = shutdown.wait() => return,
                 ended = self.watch_once(&mut failures) => ended,
@@ -58,6 +63,8 @@ impl KindWatch {
             tokio::select! {
                 () = shutdown.wait() => return,
                 () = self.clock.sleep(wait) => {}
+                // Only a wish: the kind may be another one.
+                Ok(()) = kinds_came.changed() => {}
             }
         }
     }
@@ -117,7 +124,14 @@ impl KindWatch {
                 self.model.lock().listed(&self.kind, &names);
                 self.tell_all();
             }
-            Event::Apply(object) => self.put(object, resource),
+            Event::Apply(object) => {
+                let name = name_of(&object);
+                let was_served = self.serves_a_kind(&name);
+                self.put(object, resource);
+                if !was_served && self.serves_a_kind(&name) {
+                    self.model.lock().kinds_came.send_modify(|count| *count += 1);
+                }
+            }
             Event::Delete(object) => {
                 let name = name_of(&object);
                 self.model.lock().remove(&self.kind, &name);
@@ -138,6 +152,11 @@ impl KindWatch {
         let seen = seen::look_with(&value, self.clock.now(), rules.as_deref(), &self.health.rules());
         self.model.lock().put(&self.kind, &name, seen);
         self.tell(&name);
+    }
+
+    /// Whether an object is a definition whose kind is served.
+    fn serves_a_kind(&self, name: &ObjectName) -> bool {
+        self.kind.kind == "CustomResourceDefinition" && self.model.lock().is_healthy(&self.kind, name)
     }
 
     fn tell(&self, name: &ObjectName) {
@@ -192,6 +211,50 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[tokio::test]
+    async fn a_watch_of_a_kind_that_is_not_there_tries_again_when_a_kind_came() {
+        let unknown = tower::service_fn(|_: http::Request<Body>| async {
+            Ok::<_, Infallible>(http::Response::builder().status(404).body(Body::empty()).unwrap())
+        });
+        let (shutdown, model) = (Shutdown::new(), Arc::<Mutex<Model>>::default());
+        let (failed, mut failures) = tokio::sync::mpsc::unbounded_channel();
+        let watch = |client: Client, kind: WatchedKind| KindWatch {
+            cluster: StoreKey::new("team", "edge-1"),
+            kind,
+            client,
+            model: Arc::clone(&model),
+            health: Arc::default(),
+            // It stands still: no pause ends by itself.
+            clock: Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH)),
+            on_change: Arc::new(|_| {}),
+            on_failure: Arc::new({
+                let failed = failed.clone();
+                move || {
+                    let _ = failed.send(());
+                }
+            }),
+        };
+        let client = Client::new(unknown, "default");
+        let widgets = watch(client.clone(), WatchedKind::new("example.org", "v1", "Widget"));
+        let running = tokio::spawn(widgets.run(shutdown.clone()));
+        failures.recv().await.unwrap();
+
+        let definitions = WatchedKind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let resource = ApiResource::from_gvk(&gvk);
+        let definitions = watch(client, definitions);
+        for established in ["False", "True"] {
+            let object = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "widgets.example.org", "uid": "u"},
+                "status": {"conditions": [{"type": "Established", "status": established, "reason": "Installing"}]},
+            }));
+            definitions.handle(Event::Apply(object.unwrap()), &resource, &mut None);
+        }
+        tokio::time::timeout(Duration::from_secs(20), failures.recv()).await.unwrap().unwrap();
+        shutdown.trigger();
+        running.await.unwrap();
     }
 
     #[tokio::test]

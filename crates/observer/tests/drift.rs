@@ -325,6 +325,42 @@ fn by_controllers() -> Vec<(Sort, Change)> {
     all
 }
 
+/// Has every ConfigMap and Deployment changed at admission from now on, as a mutating webhook would.
+async fn admission_changes_objects(world: &World) {
+    let admission = "admissionregistration.k8s.io/v1";
+    let all = |kind: &str, plural: &str| -> Api<DynamicObject> {
+        Api::all_with(world.client.clone(), &support::resource(admission, kind, plural))
+    };
+    let stamp =
+        "Object{metadata: Object.metadata{annotations: {'admission': 'was here ' + request.operation}}}";
+    let rule = json!({
+        "apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+        "resources": ["configmaps", "deployments"],
+    });
+    let policy = json!({
+        "apiVersion": admission, "kind": "MutatingAdmissionPolicy", "metadata": {"name": "stamps"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]}, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": stamp}}],
+        },
+    });
+    support::create(&all("MutatingAdmissionPolicy", "mutatingadmissionpolicies"), policy).await;
+    let binding = json!({
+        "apiVersion": admission, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "stamps"},
+        "spec": {"policyName": "stamps"},
+    });
+    support::create(&all("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"), binding).await;
+    let maps = api(&world.client, "v1", "ConfigMap", "configmaps");
+    support::create(&maps, json!({"metadata": {"name": "probe"}})).await;
+    support::until("admission changes objects", || async {
+        let touched = json!({"data": {"touched": "1"}});
+        maps.patch("probe", &PatchParams::default(), &Patch::Merge(&touched)).await.unwrap();
+        let probe = maps.get("probe").await.unwrap();
+        probe.metadata.annotations.is_some_and(|all| all.contains_key("admission"))
+    })
+    .await;
+}
+
 /// Makes a change as a manager of its own.
 async fn change(objects: &Api<DynamicObject>, sort: Sort, name: &str, change: &Change) -> Instant {
     let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
@@ -440,6 +476,8 @@ async fn what_controllers_rightly_change_is_not_reported() {
     assert!(changes.len() >= 50, "{}", changes.len());
     let named = |(number, change): (usize, &(Sort, Change))| (format!("change-{number}"), change.0);
     deliver(&world, changes.iter().enumerate().map(named)).await;
+    // From here on what is written of what was delivered is changed on its way in.
+    admission_changes_objects(&world).await;
     let fence = merge(json!({"metadata": {"annotations": {"fence": "2"}}}));
     for (number, (sort, rightful)) in changes.iter().enumerate() {
         let name = format!("change-{number}");
