@@ -659,9 +659,10 @@ impl World {
         let mut there = BTreeSet::new();
         let mut runs = 0;
         for write in writes.iter().filter(own) {
-            let is_gone =
-                write.method == Method::DELETE && write.status.is_some_and(|status| status.is_success());
-            if is_gone {
+            // Without an answer, as when the process was killed, it may have been carried out.
+            let may_be_gone =
+                write.method == Method::DELETE && write.status.is_none_or(|status| status.is_success());
+            if may_be_gone {
                 there.remove(&write.path);
             } else if write.status == Some(StatusCode::CREATED) {
                 ensure!(there.insert(&write.path), "{} was made twice", write.path);
