@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Deepest nesting of managed fields that is read; no built-in kind comes near.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Longest path that is said, in characters.
-const LONGEST_PATH: usize = 256;
+/// Longest path that is said, in bytes: statuses have to stay small.
+const LONGEST_PATH: usize = 192;
 
 /// The fields that convoy owns and their values, but for what is left alone. Clones are cheap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,10 +167,11 @@ fn pointer(path: &str) -> String {
         pointer.push('/');
         pointer.push_str(&part.replace('~', "~0").replace('/', "~1"));
     }
-    match pointer.char_indices().nth(LONGEST_PATH) {
-        Some((at, _)) => format!("{}…", &pointer[..at]),
-        None => pointer,
+    if pointer.len() > LONGEST_PATH {
+        pointer.truncate(pointer.floor_char_boundary(LONGEST_PATH));
+        pointer.push('…');
     }
+    pointer
 }
 
 fn plain(value: &Value) -> String {
@@ -279,6 +280,14 @@ mod tests {
         assert!(of(&before).is_changed(&taken));
         assert_eq!(of(&before).changes(&taken, 8), ["/data/c"]);
         assert_eq!(of(&before).changes(&owned(&json!({}), &json!({})), 2).len(), 2);
+    }
+
+    #[test]
+    fn a_long_path_is_cut_between_characters() {
+        let name = format!("f:a{}", "ü".repeat(LONGEST_PATH));
+        let said = pointer(&format!("\0f:data\0{name}"));
+        assert!(said.starts_with("/data/aü") && said.ends_with("ü…"), "{said}");
+        assert!(said.len() <= LONGEST_PATH + "…".len(), "{said}");
     }
 
     #[test]
