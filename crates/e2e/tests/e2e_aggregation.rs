@@ -1,7 +1,13 @@
 //! `convoy apiserver` behind the real kube-aggregator, on the etcd of the real kube-apiserver, with the rights that
 //! `deploy/` gives it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests, which run programs"
+)]
 
 use std::path::PathBuf;
 
