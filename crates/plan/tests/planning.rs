@@ -275,14 +275,12 @@ fn a_namespace_that_was_found_gets_no_labels() {
     assert_eq!(namespace_of(&plan).map(|(_, _, labels)| labels).unwrap_or(json!({})), json!({}));
 }
 
-/// Whatever became of the first try to make it, and whoever deleted it: a namespace that is not there is made.
 #[test]
 fn a_namespace_that_was_begun_or_is_gone_is_made_and_not_taken_over() {
     let mut case = Case::new(vec![config_map("a", "1")]);
     case.policy.create_namespace = true;
     let of_namespace = |entry: &&mut Entry| entry.key.kind == "Namespace";
     case.deliver();
-    // Written ahead, and nothing more.
     let entry = case.inventory.iter_mut().find(of_namespace).unwrap();
     (entry.uid, entry.digest) = (String::new(), String::new());
     case.live.insert(key("Namespace", "", "web"), Live::Absent);
