@@ -18,6 +18,10 @@ pub enum State {
 }
 
 impl State {
+    /// All states.
+    pub const ALL: [Self; 6] =
+        [Self::Healthy, Self::Suspended, Self::Unknown, Self::Progressing, Self::Missing, Self::Degraded];
+
     /// The name, as messages and outputs spell it.
     pub const fn as_str(self) -> &'static str {
         match self {

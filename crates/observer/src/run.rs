@@ -168,7 +168,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
                 helm_registries: source_store::<HelmRegistry>(&client, &clock, &shutdown, &mut tasks),
                 oci_registries: source_store::<OCIRegistry>(&client, &clock, &shutdown, &mut tasks),
             };
-            let owned = Owned { shards: shards.clone(), looked: looked.clone(), own };
+            let owned = Owned { shards: shards.clone(), looked: looked.clone(), own, scope: cache_scope };
             let answering = Arc::new(Answering::new(
                 client.clone(),
                 identity.clone(),

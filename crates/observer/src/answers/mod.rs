@@ -6,6 +6,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `bounded` | answers cut to a bearable length |
+//! | `bystander` | answers of a replica that caches all Releases and owns others |
 //! | `diff` | from a preview to a diff |
 //! | `gather` | from a Release to its preview |
 //! | `health` | how the objects of a Release are |
@@ -15,6 +16,7 @@
 //! | `targets` | clients of targets, and what these serve |
 
 mod bounded;
+mod bystander;
 mod children;
 mod diff;
 mod gather;
@@ -30,18 +32,20 @@ use convoy_api::{
     Cluster, GROUP, GitRepository, HelmRegistry, OCIRegistry, Release, ReleaseDiff, ReleaseHealth,
     ReleaseHistory, ReleaseInventory, ReleasePreview, decode,
 };
+use convoy_apply::Ownership;
 use convoy_meta::{GroupResource, Query, Reason, Status, StatusCause, StatusDetails};
 use convoy_prepare::{HostReader, KnownSources, Preparer};
 use convoy_render::RenderStore;
 use convoy_runtime::leases::PeerLeases;
 use convoy_runtime::{
-    Answers, Clock, LookedShards, ProxiedAnswer, ProxiedRequest, ProxiedTls, Sharded as _, Shards, Store,
-    StoreKey,
+    Answers, CacheScope, Clock, LookedShards, ProxiedAnswer, ProxiedRequest, ProxiedTls, Sharded as _,
+    Shards, Store, StoreKey,
 };
 use http::{Method, StatusCode};
 use tokio::net::TcpListener;
 
 use self::bounded::bounded;
+use self::bystander::Bystander;
 use self::gather::{Gathered, Purpose};
 use self::known::Known;
 use self::targets::LookedAtTargets;
@@ -86,6 +90,7 @@ pub(crate) struct Answering {
     shards: Shards,
     looked: LookedShards,
     own: Option<PeerLeases>,
+    scope: CacheScope,
     replica: String,
 }
 
@@ -94,6 +99,8 @@ pub(crate) struct Owned {
     pub(crate) shards: Shards,
     pub(crate) looked: LookedShards,
     pub(crate) own: Option<PeerLeases>,
+    /// Who caches all Releases answers for all.
+    pub(crate) scope: CacheScope,
 }
 
 impl Answering {
@@ -106,7 +113,7 @@ impl Answering {
         clusters_seen: Arc<Clusters>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let Owned { shards, looked, own } = owned;
+        let Owned { shards, looked, own, scope } = owned;
         let Stores { releases, inventories, clusters, repositories, helm_registries, oci_registries } =
             stores;
         let sources = KnownSources { repositories, helm_registries, oci_registries, store: store.clone() };
@@ -128,6 +135,7 @@ impl Answering {
             shards,
             looked,
             own,
+            scope,
             replica,
         }
     }
@@ -158,24 +166,37 @@ impl Answering {
         // Of a Release of another shard, a shard-scoped cache knows nothing, not even who owns it.
         let Some(release) = release else { return Err(self.not_here(&key, None)) };
         let shard = release.shard(&self.shards);
-        let Ok(ownership) = self.shards.guard(shard) else { return Err(self.not_here(&key, Some(shard))) };
-        if !self.looked.has_looked(shard, ownership.epoch()) {
-            let status = Status::service_unavailable(format!(
-                "the observer {} has taken over shard {shard} a moment ago and has not looked at it yet",
-                self.replica
-            ));
-            return Err(retry_after(status, 1));
-        }
+        let ownership = self.ownership(&key, shard)?;
         let gathered =
             Gathered { key: &key, release: &release, ownership: &ownership, purpose: Purpose::Preview };
         let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
         let body = match wanted {
             Wanted::Preview => bounded(Box::pin(self.gather(gathered)).await).body(namespace, name),
             Wanted::Diff => Box::pin(self.diff(gathered)).await.body(namespace, name),
+            // Only the owner watches the objects.
+            Wanted::Health if ownership.check().is_err() => {
+                self.health_as_last_said(&release, shard).body(namespace, name)
+            }
             Wanted::Health => Box::pin(self.health(gathered)).await.body(namespace, name),
             Wanted::History => Box::pin(self.history(gathered, &Query::parse(&request.query))).await?,
         };
         serde_json::to_vec(&body).map_err(Status::internal)
+    }
+
+    /// As whom a Release of a shard is looked at.
+    fn ownership(&self, key: &StoreKey, shard: u32) -> Result<Arc<dyn Ownership>, Status> {
+        match (self.shards.guard(shard), self.scope) {
+            (Ok(ownership), _) if self.looked.has_looked(shard, ownership.epoch()) => Ok(ownership),
+            (Ok(_), _) => {
+                let status = Status::service_unavailable(format!(
+                    "the observer {} has taken over shard {shard} a moment ago and has not looked at it yet",
+                    self.replica
+                ));
+                Err(retry_after(status, 1))
+            }
+            (Err(_), CacheScope::Everything) => Ok(Arc::new(Bystander { shard })),
+            (Err(_), CacheScope::OwnShards) => Err(self.not_here(key, Some(shard))),
+        }
     }
 
     /// The answer of a replica that does not own a Release. It says which one does, as far as that is known.

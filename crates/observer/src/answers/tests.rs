@@ -78,6 +78,10 @@ const BACKOFF: convoy_runtime::Backoff = convoy_runtime::Backoff {
 
 /// An observer with the Release `web` in its cache.
 fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Answering {
+    observer_of(CacheScope::OwnShards, shards, looked, own)
+}
+
+fn observer_of(scope: CacheScope, shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Answering {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let team = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"a": "b"}}});
         let body = match request.uri().path() {
@@ -99,7 +103,7 @@ fn observer(shards: Shards, looked: OwnedShards, own: Option<PeerLeases>) -> Ans
         oci_registries: Store::of([]),
     };
     let identity = ProcessIdentity { process: "observer", replica_id: "obs-0".to_owned() };
-    let owned = Owned { shards, looked: LookedShards::of(looked), own };
+    let owned = Owned { shards, looked: LookedShards::of(looked), own, scope };
     let store = RenderStore::open("memory://").unwrap();
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let host = kube::Client::new(service, "default");
@@ -200,6 +204,31 @@ async fn sc47_sc49_diff_health_and_history_are_of_the_cache_and_of_the_owner_alo
     let (code, said) = asked_about(&owner, Method::GET, "web/history?revision=4", &Value::Null).await;
     assert_eq!(code, 422, "{said}");
     assert_eq!(asked_about(&owner, Method::GET, "web/history?to=4", &Value::Null).await.0, 400);
+}
+
+/// Without `--shard-scoped-cache` every replica has what answers are made of.
+#[tokio::test]
+async fn sc51_an_observer_that_caches_all_releases_answers_for_those_of_others() {
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let shards = Shards::new(NonZeroU32::new(8).unwrap(), clock);
+    let own = PeerLeases::of(shards.shard_of("team", "prod"), "obs-1");
+    let observer = observer_of(CacheScope::Everything, shards, OwnedShards::new(), Some(own));
+    for (what, kind) in [
+        ("preview", "ReleasePreview"),
+        ("diff", "ReleaseDiff"),
+        ("health", "ReleaseHealth"),
+        ("history", "ReleaseHistory"),
+    ] {
+        let (code, said) = asked_about(&observer, Method::GET, &format!("web/{what}"), &Value::Null).await;
+        assert_eq!((code, &said["kind"]), (200, &json!(kind)), "{said}");
+    }
+    let (_, said) = asked_about(&observer, Method::GET, "web/health", &Value::Null).await;
+    assert_eq!(said["state"], "Unknown");
+    assert!(
+        said["remarks"][0].as_str().unwrap().contains("the observer obs-1 watches its objects"),
+        "{said}"
+    );
+    assert_eq!(asked(&observer, Method::GET, "new", &Value::Null).await.0, 404, "there is none");
 }
 
 #[tokio::test]
