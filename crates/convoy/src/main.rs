@@ -21,6 +21,7 @@ mod show;
 mod standalone;
 mod template;
 mod terminal;
+mod told;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use convoy_runtime::{Clock, RealClock, Shutdown};
 use jiff::Timestamp;
 
 use crate::arguments::{Arguments, Command};
+use crate::told::told;
 
 /// Threads for work that blocks: files of the render store, renderings, fetches of Git. More would not be
 /// quicker, and each holds on to memory. It is more than the renderings and fetches that run at a time, which
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("convoy: {error:#}");
+            eprintln!("convoy: {}", told(&error));
             let is_misused = error.is::<convoy_shard::SettingsError>()
                 || error.is::<bad_flag::BadFlag>()
                 || error.is::<objects::Misuse>();

@@ -31,6 +31,7 @@ use std::process::ExitCode;
 use convoy_runtime::Clock;
 
 use crate::arguments::Command;
+use crate::told::told;
 
 /// A command line that cannot be meant.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,7 @@ pub(crate) async fn run(command: &Command, clock: &dyn Clock) -> anyhow::Result<
                 Ok(true) => ExitCode::SUCCESS,
                 Ok(false) => ExitCode::FAILURE,
                 Err(error) => {
-                    eprintln!("convoy: {error:#}");
+                    eprintln!("convoy: {}", told(&error));
                     ExitCode::from(2)
                 }
             });

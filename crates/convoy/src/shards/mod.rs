@@ -12,6 +12,7 @@ use convoy_shard::{Lease, ProcessKind};
 
 use crate::arguments;
 use crate::terminal::Display;
+use crate::told::told;
 
 /// The exit code when the command was used wrongly, the API server did not answer, or there are no leases.
 const NOT_KNOWN: u8 = 2;
@@ -22,7 +23,7 @@ pub(crate) async fn run(arguments: &arguments::ShardsCommand, clock: &dyn Clock)
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("convoy: {error:#}");
+            eprintln!("convoy: {}", told(&error));
             ExitCode::from(NOT_KNOWN)
         }
     }
