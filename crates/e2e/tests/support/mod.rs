@@ -142,7 +142,8 @@ impl World {
             .await;
         }
         for kind in convoy_api::kinds() {
-            let api = self.api(convoy_api::API_VERSION, kind.kind, kind.plural, Some(NAMESPACE));
+            let namespace = (kind.scope == convoy_api::Scope::Namespaced).then_some(NAMESPACE);
+            let api = self.api(convoy_api::API_VERSION, kind.kind, kind.plural, namespace);
             until(&format!("{} are served", kind.plural), || async {
                 api.list(&ListParams::default()).await.is_ok()
             })
