@@ -25,7 +25,7 @@ fn layout() -> Option<PathBuf> {
     let found = target.into_iter().chain(above).map(|folder| folder.join("image"));
     let found = found.into_iter().find(|folder| folder.join("oci-layout").is_file());
     if found.is_none() {
-        leave_out(&"there is no image; run `cargo xtask image`");
+        leave_out(&"there is no image; run `cargo xtask image --dev`");
     }
     found
 }

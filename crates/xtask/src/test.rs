@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::{kubernetes, sim, tidy, workspace};
+use crate::{image, kubernetes, sim, tidy, workspace};
 
 /// The version of cargo-deny that is built into `target/tools` when it is not there.
 const CARGO_DENY: &str = "0.20.2";
@@ -63,6 +63,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let left_out = target.join("left-out.txt");
     fs::create_dir_all(&target)?;
     fs::write(&left_out, "").with_context(|| format!("writing {}", left_out.display()))?;
+    step("image: of the unoptimised program");
+    if let Err(error) = image::run(&image::Arguments::dev()) {
+        println!("not made: {error:#}");
+        if arguments.require_all {
+            summary.failed_steps.push("image".to_owned());
+        }
+    }
     // The end-to-end tests start the program itself.
     step("build: the convoy binary");
     if !cargo(&["build", "--package", "convoy", "--bins"])? {

@@ -24,6 +24,16 @@ pub(crate) struct Arguments {
     /// built for this one.
     #[arg(long, value_name = "PLATFORM=FILE", value_parser = platform_binary)]
     binary: Vec<(String, PathBuf)>,
+    /// Without optimisation, from what `cargo build` has compiled already: to try the image, not to give it away.
+    #[arg(long, conflicts_with = "binary")]
+    dev: bool,
+}
+
+impl Arguments {
+    /// For the tests, which only want some image.
+    pub(crate) fn dev() -> Self {
+        Self { out: None, binary: Vec::new(), dev: true }
+    }
 }
 
 /// How the image is named in the layout.
@@ -33,10 +43,12 @@ const TAG: &str = env!("CARGO_PKG_VERSION");
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
     let out = arguments.out.clone().unwrap_or_else(|| target.join("image"));
-    let binaries = if arguments.binary.is_empty() {
-        vec![(format!("linux/{}", architecture()?), build(&target)?)]
-    } else {
-        arguments.binary.clone()
+    let binaries = match arguments.binary.as_slice() {
+        [] => {
+            let binary = if arguments.dev { link_dev(&target)? } else { build(&target)? };
+            vec![(format!("linux/{}", architecture()?), binary)]
+        }
+        given => given.to_vec(),
     };
     let sbom = sbom::sbom()?;
     let digest = write(&out, &binaries, &sbom)?;
@@ -109,6 +121,19 @@ pub(crate) fn build(target: &Path) -> anyhow::Result<PathBuf> {
         .context("could not run cargo")?;
     ensure!(status.success(), "cargo build failed");
     Ok(target.join(triple).join("release/convoy"))
+}
+
+/// The program as `cargo build` makes it, but linked statically. It takes that one's place in the target folder until it is built
+/// again.
+fn link_dev(target: &Path) -> anyhow::Result<PathBuf> {
+    let status = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"))
+        .args(["rustc", "--quiet", "--package", "convoy", "--bin", "convoy", "--locked"])
+        .args(["--", "-C", "target-feature=+crt-static"])
+        .current_dir(workspace::root())
+        .status()
+        .context("could not run cargo")?;
+    ensure!(status.success(), "cargo rustc failed");
+    Ok(target.join("debug/convoy"))
 }
 
 fn platform_binary(text: &str) -> Result<(String, PathBuf), String> {
