@@ -7,11 +7,10 @@ use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::Api;
-use kube::api::PostParams;
 use sha2::{Digest as _, Sha256};
 
 use super::expiring::Expiring;
-use super::{ANSWER, PAUSE, TRIES};
+use super::{ANSWER, NoAnswer, asked};
 use crate::authorization::{Attributes, Authorizer, Decision};
 
 /// Questions longer than this are asked anew each time, as in Kubernetes.
@@ -34,29 +33,19 @@ impl AccessReviews {
 
     async fn ask(&self, spec: SubjectAccessReviewSpec) -> Result<Decision, String> {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let mut failure = String::new();
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(PAUSE).await;
+        match asked(&self.reviews, &review).await {
+            Ok(answer) => {
+                let status = answer.status.unwrap_or_default();
+                let reason = status.reason.unwrap_or_default();
+                Ok(match (status.allowed, status.denied) {
+                    (_, Some(true)) => Decision::Deny(reason),
+                    (true, _) => Decision::Allow(reason),
+                    (false, _) => Decision::NoOpinion(reason),
+                })
             }
-            let parameters = PostParams::default();
-            #[expect(clippy::disallowed_methods, reason = "a question, of which nothing is stored")]
-            let answer = tokio::time::timeout(ANSWER, self.reviews.create(&parameters, &review)).await;
-            match answer {
-                Ok(Ok(answer)) => {
-                    let status = answer.status.unwrap_or_default();
-                    let reason = status.reason.unwrap_or_default();
-                    return Ok(match (status.allowed, status.denied) {
-                        (_, Some(true)) => Decision::Deny(reason),
-                        (true, _) => Decision::Allow(reason),
-                        (false, _) => Decision::NoOpinion(reason),
-                    });
-                }
-                Ok(Err(error)) => failure = error.to_string(),
-                Err(_) => return Err(format!("no answer in {} s", ANSWER.as_secs())),
-            }
+            Err(NoAnswer::InTime) => Err(format!("no answer in {} s", ANSWER.as_secs())),
+            Err(NoAnswer::Failed(failure)) => Err(failure),
         }
-        Err(failure)
     }
 }
 

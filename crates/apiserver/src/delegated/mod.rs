@@ -14,7 +14,13 @@ mod tests;
 mod token_reviews;
 mod trust;
 
+use std::fmt::Debug;
 use std::time::Duration;
+
+use kube::Api;
+use kube::api::PostParams;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 pub use access_reviews::{AccessReviews, AlwaysAllowedPaths};
 pub use host_namespaces::HostNamespaces;
@@ -29,3 +35,33 @@ const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long to wait before a watch of the host that failed is begun anew.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why the host's answer to a question is not known.
+enum NoAnswer {
+    /// It did not come within [`ANSWER`].
+    InTime,
+    /// Each try failed; this is what the last one came to.
+    Failed(String),
+}
+
+/// Asks the host with a review, of which it stores nothing.
+async fn asked<K>(reviews: &Api<K>, review: &K) -> Result<K, NoAnswer>
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let mut failure = String::new();
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let parameters = PostParams::default();
+        #[expect(clippy::disallowed_methods, reason = "a question, of which nothing is stored")]
+        let answer = tokio::time::timeout(ANSWER, reviews.create(&parameters, review)).await;
+        match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => failure = error.to_string(),
+            Err(_) => return Err(NoAnswer::InTime),
+        }
+    }
+    Err(NoAnswer::Failed(failure))
+}

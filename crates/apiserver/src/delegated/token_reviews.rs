@@ -5,11 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use kube::Api;
-use kube::api::PostParams;
 use sha2::{Digest as _, Sha256};
 
 use super::expiring::Expiring;
-use super::{ANSWER, PAUSE, TRIES};
+use super::{NoAnswer, asked};
 use crate::authentication::{Authenticator, Credentials, Refused};
 use crate::user::User;
 
@@ -32,22 +31,14 @@ impl TokenReviews {
             spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
             ..TokenReview::default()
         };
-        let mut failure = String::new();
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(PAUSE).await;
-            }
-            let parameters = PostParams::default();
-            #[expect(clippy::disallowed_methods, reason = "a question, of which nothing is stored")]
-            let answer = tokio::time::timeout(ANSWER, self.reviews.create(&parameters, &review)).await;
-            match answer {
-                Ok(Ok(answer)) => return Ok(user_of(answer)),
-                // The token is in no message: errors say what the host answered.
-                Ok(Err(error)) => failure = error.to_string(),
-                Err(_) => return Err(Refused("the host did not review a token in time".to_owned())),
+        match asked(&self.reviews, &review).await {
+            Ok(answer) => Ok(user_of(answer)),
+            Err(NoAnswer::InTime) => Err(Refused("the host did not review a token in time".to_owned())),
+            // The token is in no message: errors say what the host answered.
+            Err(NoAnswer::Failed(failure)) => {
+                Err(Refused(format!("the host cannot review tokens: {failure}")))
             }
         }
-        Err(Refused(format!("the host cannot review tokens: {failure}")))
     }
 }
 
