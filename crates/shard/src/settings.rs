@@ -221,6 +221,12 @@ impl Settings {
         (self.renew_interval / 5).clamp(Duration::from_millis(20), Duration::from_secs(2))
     }
 
+    /// Who had no answer to a read for so long before it sent the one that was answered cannot know whether the API server
+    /// was restored from a backup meanwhile. One read that fails at once makes no such gap, two do.
+    pub fn outage(&self) -> Duration {
+        self.observe_interval + self.retry_interval() * 3 / 2
+    }
+
     /// How long one request about a lease may take.
     pub fn request_deadline(&self) -> Duration {
         (self.lease_duration / 6).max(Duration::from_millis(200))

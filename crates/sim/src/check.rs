@@ -28,7 +28,9 @@
 //!   as by replicas that were started with another `--shards`, begins a new comparison. In runs that have
 //!   such replicas, a shard's lease that was deleted by hand and is made anew counts from the start: those
 //!   who knew its epoch, and the statuses that told it, may be of the other settings. And terms that write to
-//!   a target come in the order of their epochs, but for pairs of processes as in I1; both from the last
+//!   a target come in the order of their epochs, but for pairs of processes as in I1, and counted from the last
+//!   time when a Release of the shard lost its label (its status may have been all that told the epoch when the
+//!   leases were deleted and all others are dead; its own status is still refused); both from the last
 //!   restore on, which takes epochs back, too. Targets were not restored, and a term that began before the
 //!   restore in an epoch that the restored lease does not have goes on until it hears of it (or ends by
 //!   I6): its epoch counts for nothing, because the restored leases count up to it, and past it, once more.
@@ -269,6 +271,13 @@ impl Checker {
     pub(crate) fn counts_anew(&mut self, kind: ProcessKind, shard: u32) {
         self.reported.retain(|(of_kind, ..), writer| *of_kind != index_of(kind) || writer.shard != shard);
         for line in self.lines[index_of(kind)].values_mut() {
+            line.highest.remove(&shard);
+        }
+    }
+
+    /// A Release lost its label: who gains its shard does not see the epoch that stands in its status.
+    pub(crate) fn is_not_told(&mut self, shard: u32) {
+        for line in self.lines.iter_mut().flat_map(BTreeMap::values_mut) {
             line.highest.remove(&shard);
         }
     }

@@ -514,6 +514,9 @@ impl World {
         let before = self.hub.releases.get(&key).and_then(|release| release.label);
         if let Some(release) = self.hub.change(key, |release| release.label = label) {
             self.tell_watchers(sim, &release, before);
+            self.trace(now, None, || format!("release {key} gets the label {label:?}"));
+            let shard = self.hub.shard_of_cluster(release.cluster);
+            self.check.is_not_told(shard);
         }
         self.check.targets_good_since = now;
         let span = self.rng.between(5, 60) * SEC;

@@ -53,7 +53,23 @@ impl Protocol {
                 self.see_gone(&key, actions);
             }
         }
-        self.decide_to_act(sent, is_consistent, now, actions);
+    }
+
+    /// Counts anew for how long others are silent, because the API server may have been restored from a backup since the
+    /// last answer. Then a lease can have been renewed, or a free one acquired, after the backup and before the restore: only who
+    /// did so knows, and until it reads again it acts on that lease, for no longer than a duration. (Who holds its own
+    /// lease, or finds it still its own, needs no such wait: nobody acquires a lease that is not silent for a duration.)
+    pub(super) fn doubt_others(&mut self, now: Moment) {
+        if self.settings.is_sole {
+            return;
+        }
+        let others: Vec<Seen> = self
+            .seen
+            .values()
+            .filter(|seen| !self.is_mine(&seen.lease))
+            .map(|seen| Seen { lease: Arc::clone(&seen.lease), changed: now, is_doubtful: true })
+            .collect();
+        others.into_iter().for_each(|seen| self.seen.insert(seen));
     }
 
     /// What of a list has to be taken in, and whether all that is known is on the list. Nearly all of a

@@ -225,8 +225,14 @@ impl Protocol {
                     self.acquires_from = now.monotonic + self.settings.observe_interval * RESTORE_IS_NOTICED;
                 }
                 self.has_failed_to_list = false;
-                self.heard = Some(now.monotonic);
+                let heard = self.heard.replace(now.monotonic);
+                let is_after_outage =
+                    heard.is_some_and(|heard| sent.monotonic.saturating_sub(heard) >= self.settings.outage());
                 self.take_in_list(sent, is_consistent, version, &leases, now, &mut actions);
+                if is_after_outage {
+                    self.doubt_others(now);
+                }
+                self.decide_to_act(sent, is_consistent, now, &mut actions);
             }
             Event::ListFailed => {
                 self.is_listing = false;
