@@ -29,6 +29,10 @@ pub(crate) struct Logs {
     /// parts, for example `info,convoy_apply=debug`.
     #[arg(long, value_parser = log_filter, global = true, value_name = "FILTER", env = "CONVOY_LOG")]
     pub(crate) log: Option<String>,
+    /// Go by the log filter in this file, as it changes while the process runs, and by `--log` while there is no such file or it is
+    /// empty. A key of a mounted ConfigMap, for example. For processes that serve.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_filter_file: Option<PathBuf>,
     /// How log lines are written.
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -76,7 +76,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         _ => {}
     }
-    start_logs(arguments)?;
+    let log_filter = start_logs(arguments)?;
     convoy_runtime::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -92,14 +92,21 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if objects::is_one(&arguments.command) {
         return runtime.block_on(objects::run(&arguments.command, &RealClock::new()));
     }
-    let ended = runtime.block_on(serve(&arguments.command));
+    let ended = runtime.block_on(async {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let serving = serve(&arguments.command, Arc::clone(&clock));
+        let Some(file) = &arguments.logs.log_filter_file else { return serving.await };
+        tokio::select! {
+            ended = serving => ended,
+            never = log_filter.follow(file, &*clock) => match never {},
+        }
+    });
     // Blocking fetches that outlive the shutdown are not waited for.
     runtime.shutdown_background();
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(command: &Command) -> anyhow::Result<()> {
-    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+async fn serve(command: &Command, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     shutdown.on_signals().context("listening for signals")?;
     match command {
@@ -117,7 +124,7 @@ async fn serve(command: &Command) -> anyhow::Result<()> {
 }
 
 /// Starts logging. The demo tells its own story, and so do commands that print an answer.
-fn start_logs(arguments: &Arguments) -> anyhow::Result<()> {
+fn start_logs(arguments: &Arguments) -> anyhow::Result<convoy_runtime::LogFilter> {
     let default = match &arguments.command {
         Command::Demo(_) | Command::Shards(_) | Command::Rollback(_) => "error",
         command if objects::is_one(command) => "error",

@@ -60,7 +60,7 @@ pub use shards::{OwnedShards, Shards};
 pub use shutdown::Shutdown;
 pub use store::{Cause, Change, Store, StoreKey, StoreOptions, resource_of, store_key, watch_into};
 pub use supervisor::{Supervisor, TaskError};
-pub use telemetry::{LogFormat, TelemetryError, check_log_filter, init_telemetry};
+pub use telemetry::{LogFilter, LogFormat, TelemetryError, check_log_filter, init_telemetry};
 pub use tls::install_tls_provider;
 pub use watch_events::{is_answer, watch_events};
 pub use work::{Next, WorkQueue};

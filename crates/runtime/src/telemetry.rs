@@ -1,9 +1,21 @@
-//! Logs.
+//! Logs, and which of them are written.
 
-use std::io::IsTerminal as _;
+use std::convert::Infallible;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
+
+use crate::Clock;
+
+/// How often [`LogFilter::follow`] looks at its file.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// No filter is longer.
+const MOST_BYTES: u64 = 16 * 1024;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,15 +72,119 @@ fn parse(filter: &str) -> Result<EnvFilter, TelemetryError> {
 ///
 /// # Errors
 /// When the filter is malformed, or logging was set up before.
-pub fn init_telemetry(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
-    let env_filter = parse(filter)?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(env_filter)
+pub fn init_telemetry(filter: &str, format: LogFormat) -> Result<LogFilter, TelemetryError> {
+    let (env_filter, handle) = reload::Layer::new(parse(filter)?);
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    let result = match format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().try_init(),
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
     };
-    result.map_err(|_| TelemetryError::AlreadySet)
+    let subscriber = tracing_subscriber::registry().with(env_filter).with(lines);
+    subscriber.try_init().map_err(|_| TelemetryError::AlreadySet)?;
+    Ok(LogFilter { from_start: filter.to_owned(), handle })
+}
+
+/// Which log lines are written, while a process runs.
+#[derive(Debug)]
+pub struct LogFilter {
+    from_start: String,
+    handle: reload::Handle<EnvFilter, Registry>,
+}
+
+impl LogFilter {
+    /// Goes by the filter in a file as it changes, and by the one from the start while there is no file. A filter that is
+    /// malformed is warned of once, and the one before stays.
+    pub async fn follow(self, file: &Path, clock: &dyn Clock) -> Infallible {
+        let mut last = FilterFile::Missing;
+        loop {
+            last = self.look(last, file).await;
+            clock.sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    async fn look(&self, last: FilterFile, file: &Path) -> FilterFile {
+        let now = FilterFile::read(file.to_owned()).await;
+        if now == last {
+            return now;
+        }
+        let outcome = match &now {
+            FilterFile::Missing => self.set(&self.from_start),
+            FilterFile::Filter(filter) => self.set(filter),
+            FilterFile::Unreadable(why) => Err(why.clone()),
+        };
+        let file = file.display();
+        match outcome {
+            Ok(filter) => tracing::info!(%filter, %file, "log lines are written by this filter from now on"),
+            Err(why) => tracing::warn!(%why, %file, "the log filter stays as it was"),
+        }
+        now
+    }
+
+    fn set(&self, filter: &str) -> Result<String, String> {
+        let parsed = parse(filter).map_err(|error| error.to_string())?;
+        self.handle.reload(parsed).map_err(|error| error.to_string())?;
+        Ok(filter.to_owned())
+    }
+}
+
+/// What a file with a log filter says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FilterFile {
+    Missing,
+    Filter(String),
+    Unreadable(String),
+}
+
+impl FilterFile {
+    async fn read(file: PathBuf) -> Self {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut text = String::new();
+            std::fs::File::open(file)?.take(MOST_BYTES).read_to_string(&mut text).map(|_| text)
+        });
+        match read.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+            Ok(text) if text.trim().is_empty() => FilterFile::Missing,
+            Ok(text) => FilterFile::Filter(text.trim().to_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => FilterFile::Missing,
+            Err(error) => FilterFile::Unreadable(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_filter_in_a_file_counts_as_long_as_it_is_there_and_well_formed() {
+        let (layer, handle) = reload::Layer::new(parse("warn").unwrap());
+        let filter = LogFilter { from_start: "warn".to_owned(), handle };
+        let _logs = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let is_written = || tracing::enabled!(tracing::Level::DEBUG);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("filter");
+        let mut last = filter.look(FilterFile::Missing, &file).await;
+        assert!(!is_written());
+        for (text, expected) in [
+            (Some("debug\n"), true),
+            (Some("no=such=filter"), true),
+            (Some("info,convoy_runtime=debug"), true),
+            (Some("info,convoy_apply=debug"), false),
+            (Some("debug"), true),
+            (Some("\n"), false),
+            (Some("trace"), true),
+            (None, false),
+        ] {
+            match text {
+                Some(text) => std::fs::write(&file, text).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            last = filter.look(last, &file).await;
+            assert_eq!(is_written(), expected, "{text:?}");
+        }
+        std::fs::write(&file, [0xff, 0xfe]).unwrap();
+        assert!(matches!(filter.look(last, &file).await, FilterFile::Unreadable(_)));
+        assert!(!is_written());
+    }
 }

@@ -128,7 +128,11 @@ fn volume_files(
             .collect();
     }
     if let Some(name) = volume["configMap"]["name"].as_str() {
-        let map = get(shared, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}"))?;
+        let is_optional = volume["configMap"]["optional"] == true;
+        let map = match get(shared, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}")) {
+            Err(_) if is_optional => return Ok(Vec::new()),
+            found => found?,
+        };
         let data = map["data"].as_object().into_iter().flatten();
         return Ok(data.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().into())).collect());
     }
