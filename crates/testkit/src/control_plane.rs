@@ -55,13 +55,22 @@ pub enum StartError {
     },
 }
 
+/// A program of a control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// kube-apiserver.
+    Apiserver,
+    /// etcd, with what it has on its disk.
+    Etcd,
+}
+
 /// A running control plane. Dropping it stops the programs and removes the folder.
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields are dropped in this order: clients before servers, the folder last.
     _controller_manager: Option<Process>,
-    _apiserver: Process,
-    _etcd: Process,
+    apiserver: Process,
+    etcd: Process,
     address: SocketAddr,
     etcd_url: String,
     authority: String,
@@ -158,14 +167,28 @@ impl ControlPlane {
         };
         Ok(Self {
             _controller_manager: controller_manager,
-            _apiserver: apiserver,
-            _etcd: etcd,
+            apiserver,
+            etcd,
             address,
             etcd_url,
             authority: authority.certificate().to_owned(),
             admin,
             client,
             folder,
+        })
+    }
+
+    /// Ends a program as `kill -9` does and starts it again; answers when the control plane is ready.
+    ///
+    /// # Errors
+    /// When it does not become so.
+    pub fn restart(&mut self, part: Part) -> Result<(), StartError> {
+        match part {
+            Part::Apiserver => self.apiserver.restart()?,
+            Part::Etcd => self.etcd.restart()?,
+        }
+        wait("etcd and kube-apiserver", &[&self.apiserver, &self.etcd], || {
+            self.client.get("/readyz").is_ok_and(|answer| answer.status == 200)
         })
     }
 

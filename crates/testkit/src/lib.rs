@@ -25,7 +25,7 @@ mod web_server;
 pub mod writers;
 
 pub use certificates::{Authority, Identity};
-pub use control_plane::{ControlPlane, Options, StartError};
+pub use control_plane::{ControlPlane, Options, Part, StartError};
 pub use etcd::Etcd;
 pub use faulty_link::{FaultyLink, LinkMode};
 pub use git_server::GitServer;

@@ -74,6 +74,8 @@ impl Drop for PipedProcess {
 pub struct Process {
     shell: Child,
     pid: u32,
+    program: PathBuf,
+    arguments: Vec<String>,
     log: PathBuf,
 }
 
@@ -83,10 +85,26 @@ impl Process {
     /// # Errors
     /// When the log cannot be written or no process started.
     pub fn start(program: &Path, arguments: &[String], log: &Path) -> io::Result<Self> {
+        File::create(log)?;
+        Self::go_on(program, arguments, log)
+    }
+
+    /// Ends it as `kill -9` does, and starts it once more; its log goes on.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn restart(&mut self) -> io::Result<()> {
+        drop(self.shell.stdin.take());
+        self.shell.wait()?;
+        *self = Self::go_on(&self.program, &self.arguments, &self.log)?;
+        Ok(())
+    }
+
+    fn go_on(program: &Path, arguments: &[String], log: &Path) -> io::Result<Self> {
         let mut shell = Command::new("sh")
             .args(["-c", GUARD, "guard"])
             .arg("sh")
-            .args(["-c", r#"log=$1; shift; exec "$@" >"$log" 2>&1"#, "redirect"])
+            .args(["-c", r#"log=$1; shift; exec "$@" >>"$log" 2>&1"#, "redirect"])
             .arg(log)
             .arg(program)
             .args(arguments)
@@ -98,7 +116,8 @@ impl Process {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let pid = line.trim().parse().map_err(io::Error::other)?;
-        Ok(Self { shell, pid, log: log.to_owned() })
+        let (program, arguments) = (program.to_owned(), arguments.to_vec());
+        Ok(Self { shell, pid, program, arguments, log: log.to_owned() })
     }
 
     /// Whether the program has ended. Known on Linux; elsewhere a program counts as running.

@@ -48,6 +48,8 @@ enum Command {
     HaRounds(proofs::Arguments),
     /// Measure what Releases in trouble cost the others.
     Isolation(proofs::Arguments),
+    /// Kill each pod of an overlay in turn, beside a real kube-apiserver, and restart that and its etcd.
+    PodRounds(proofs::Arguments),
     /// Render every chart under a folder with the real helm and with convoy, and compare.
     HelmDiff(helm_diff::Arguments),
     /// Render charts that want to hurt, and check that limits end them in time and memory.
@@ -97,6 +99,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Fuzz(arguments) => return fuzz::run(&arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),
+        Command::PodRounds(arguments) => return proofs::run("pod-rounds", &arguments),
         Command::HelmDiff(arguments) => return helm_diff::run(&arguments),
         Command::HostileCharts(arguments) => return hostile_charts::run(&arguments),
         Command::Image(arguments) => image::run(&arguments),

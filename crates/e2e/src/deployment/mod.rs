@@ -1,13 +1,16 @@
 //! convoy as a user deploys it from `deploy/`: what the overlays and the chart say.
 
+mod installed;
 mod objects;
 pub mod pods;
+pub mod rounds;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+pub use installed::{HOME, Installed, Workload};
 pub use objects::{Objects, documents};
 pub use pods::{Network, PodRunner};
 

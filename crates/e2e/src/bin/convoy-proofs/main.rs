@@ -8,6 +8,7 @@ mod crash_matrix;
 mod dead_clusters;
 mod ha_rounds;
 mod isolation;
+mod pod_rounds;
 mod schemas;
 #[path = "../../../../xtask/src/workspace.rs"]
 mod workspace;
@@ -36,6 +37,8 @@ enum Command {
     HaRounds(ha_rounds::Arguments),
     /// Measure what Releases in trouble cost the others.
     Isolation(isolation::Arguments),
+    /// Kill each pod of an overlay in turn, beside a real kube-apiserver, and restart that and its etcd.
+    PodRounds(pod_rounds::Arguments),
     /// Write the catalogue of built-in kinds from a running kube-apiserver.
     Schemas(schemas::Arguments),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::DeadClusters(arguments) => dead_clusters::run(&arguments),
         Command::HaRounds(arguments) => ha_rounds::run(&arguments),
         Command::Isolation(arguments) => isolation::run(&arguments),
+        Command::PodRounds(arguments) => pod_rounds::run(&arguments),
         Command::Schemas(arguments) => schemas::run(&arguments),
     };
     match outcome {
