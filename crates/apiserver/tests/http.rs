@@ -11,6 +11,8 @@ mod observed;
 mod rollback;
 #[path = "http/sharing.rs"]
 mod sharing;
+#[path = "http/streams.rs"]
+mod streams;
 #[path = "http/unserved.rs"]
 mod unserved;
 

@@ -193,10 +193,26 @@ impl Kubectl {
 
     /// Runs a command; standard input is given as text.
     pub fn command(&self, arguments: &[&str], input: &str) -> Output {
+        self.command_with_editor(arguments, input, "false")
+    }
+
+    /// `kubectl edit` by a script of sed.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn edit(&self, arguments: &[&str], script: &str) -> String {
+        let arguments = [&["edit"], arguments].concat();
+        let output = self.command_with_editor(&arguments, "", &format!("sed -i '{script}'"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn command_with_editor(&self, arguments: &[&str], input: &str, editor: &str) -> Output {
         use std::io::Write as _;
         let mut child = Command::new(&self.program)
             .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBE_EDITOR", editor)
             // No cache of discovery from another test.
             .env("HOME", self.kubeconfig.parent().unwrap())
             .stdin(Stdio::piped())

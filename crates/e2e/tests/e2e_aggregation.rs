@@ -181,6 +181,9 @@ fn sc53_kubectl_does_everything_through_the_aggregator() {
     kubectl.ok_with(&["replace", "-f", "-"], &current.to_string());
     let stale = world.refused(&["replace", "-f", "-"], &current.to_string());
     assert!(stale.contains("the object has been modified"), "{stale}");
+    let edited = kubectl.edit(&["release", "web", "-n", "team"], "s/suspend: true/suspend: false/");
+    assert!(edited.contains("edited"), "{edited}");
+    assert_eq!(kubectl.object(&["release", "web", "-n", "team"]).unwrap()["spec"]["suspend"], false);
     let mut changed = release("web");
     changed["spec"]["targetNamespace"] = json!("shop");
     let difference = kubectl.command(&["diff", "-f", "-"], &changed.to_string());

@@ -11,7 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use convoy_e2e::deployment::{HOME, Installed, Workload};
-use convoy_e2e::until;
+use convoy_e2e::{Cli, until};
 use convoy_testkit::leave_out;
 
 fn installed() -> Option<Installed> {
@@ -59,12 +59,19 @@ fn sc37_sc51_the_multi_replica_overlay_delivers_through_the_aggregator_and_goes_
     world.await_long("all Releases are delivered", || workload.delivered(&world, 0));
 
     // One of the two observers behind the Service answers, by turns.
-    let preview = "/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/app-00/preview";
-    world.await_long("a preview", || {
-        let output = kubectl.command(&["get", "--raw", preview], "");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(said) }
-    });
+    for (subresource, expected) in [
+        ("preview", r#""kind":"ReleasePreview""#),
+        ("diff", r#""kind":"ReleaseDiff""#),
+        ("health", r#""state":"Healthy""#),
+        ("history", r#""outcome":"Succeeded""#),
+    ] {
+        let path = format!("/apis/convoy.kumodo.io/v1alpha1/namespaces/team/releases/app-00/{subresource}");
+        world.await_long(subresource, || {
+            let output = kubectl.command(&["get", "--raw", &path], "");
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            if said.contains(expected) { Ok(()) } else { Err(said) }
+        });
+    }
 
     for (number, component) in ["controller-manager", "observer", "apiserver"].into_iter().enumerate() {
         let pods = world.runner.pods(&format!("convoy-{component}"));
@@ -77,5 +84,15 @@ fn sc37_sc51_the_multi_replica_overlay_delivers_through_the_aggregator_and_goes_
     kubectl.ok(&["delete", "pod", "-n", HOME, &pod, "--wait=false"]);
     workload.commit(4);
     world.await_long("a change while a pod was deleted", || workload.delivered(&world, 4));
+
+    let convoy = Cli::new(&world.plane.kubeconfig());
+    let (code, said, why) = convoy.run("rollback app-00 -n team --to 1");
+    assert_eq!(code, Some(0), "{said}{why}");
+    let history = "jsonpath={.status.history}";
+    world.await_long("a rollback", || {
+        let said = kubectl.ok(&["get", "release", "app-00", "-n", "team", "-o", history]);
+        let is_back = workload.have(1, 0) == 1;
+        if is_back { Ok(()) } else { Err(said) }
+    });
     assert_eq!(world.forbidden(), Vec::<String>::new());
 }

@@ -119,6 +119,11 @@ impl HttpsClient {
         Self::new(address, &data("certificate-authority-data")?, Some(&identity))
     }
 
+    /// Whom it trusts and what it shows, for a client that speaks another protocol.
+    pub fn tls(&self) -> ClientConfig {
+        ClientConfig::clone(&self.config)
+    }
+
     /// `GET path`.
     ///
     /// # Errors

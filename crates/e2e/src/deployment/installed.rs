@@ -176,7 +176,11 @@ impl Workload {
         Err(format!("{have} delivered, {ready} ready {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    fn have(&self, target: u16, number: usize) -> usize {
+    /// How many ConfigMaps with a number a target has.
+    ///
+    /// # Panics
+    /// When it does not say.
+    pub fn have(&self, target: u16, number: usize) -> usize {
         let kubeconfig = self.sandboxes.join(format!("cluster-{target}.kubeconfig"));
         let columns = "jsonpath={range .items[*]}{.metadata.name}={.data.number} {end}";
         let maps = Kubectl::new(&self.kubectl, &kubeconfig).ok(&["get", "configmaps", "-A", "-o", columns]);
