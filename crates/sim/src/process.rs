@@ -209,6 +209,10 @@ impl Process {
     fn take_in(&self, release: Arc<Release>) {
         let key = release.key;
         let mut view = self.view.lock();
+        // What a former watch told late: the list that began the present one was newer.
+        if view.get(&key).is_some_and(|known| known.version > release.version) {
+            return;
+        }
         let is_watched =
             release.label.is_some_and(|label| self.wire.sim.world.lock().is_watched(self.wire.pid, label));
         if !is_watched {
