@@ -46,15 +46,21 @@ pub struct GitRepositorySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"), length(max = 64), inner(length(min = 1, max = 256)))]
     pub ignore: Vec<String>,
+    /// Fetch submodules too, those of submodules as well, each at the commit that the tree names. Those of the host of
+    /// url are fetched with the Secret of secretRef, others without. Default: false, submodules are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurse_submodules: Option<bool>,
     /// Stop fetching; Releases keep the artifact that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
 }
 
 impl GitRepositorySpec {
-    /// Names the choice of files that spec.include and spec.ignore make; none for all files.
+    /// Names the choice of files that spec.include, spec.ignore and spec.recurseSubmodules make; none for all files
+    /// without those of submodules.
     pub fn choice(&self) -> Option<String> {
-        if self.include.is_empty() && self.ignore.is_empty() {
+        let with_submodules = self.recurse_submodules == Some(true);
+        if self.include.is_empty() && self.ignore.is_empty() && !with_submodules {
             return None;
         }
         let mut hash = Sha256::new();
@@ -64,6 +70,9 @@ impl GitRepositorySpec {
                 hash.update((glob.len() as u64).to_be_bytes());
                 hash.update(glob);
             }
+        }
+        if with_submodules {
+            hash.update("submodules");
         }
         Some(hash.finalize().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}")))
     }
@@ -121,7 +130,8 @@ pub struct GitRepositoryStatus {
     /// The last revision that was fetched whole. It stays when a later fetch fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<ArtifactStatus>,
-    /// Digest of spec.include and spec.ignore as the artifact was chosen by them; absent for all files.
+    /// Digest of spec.include, spec.ignore and spec.recurseSubmodules as the artifact was chosen by them; absent when none
+    /// of them is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_choice: Option<String>,
     /// The value of the annotation convoy.kumodo.io/reconcile-at that was last acted on.
@@ -157,8 +167,22 @@ mod tests {
                 .choice()
         };
         assert_eq!(of(&[], &[]), None);
-        let all =
-            [of(&["a"], &[]), of(&[], &["a"]), of(&["a", "b"], &[]), of(&["ab"], &[]), of(&["a"], &["b"])];
+        let mut all = vec![
+            of(&["a"], &[]),
+            of(&[], &["a"]),
+            of(&["a", "b"], &[]),
+            of(&["ab"], &[]),
+            of(&["a"], &["b"]),
+        ];
+        for ignore in [vec![], vec!["a".to_owned()]] {
+            let with = GitRepositorySpec { ignore, recurse_submodules: Some(true), ..Default::default() };
+            all.push(with.choice());
+            let without = GitRepositorySpec { recurse_submodules: Some(false), ..with.clone() };
+            assert_eq!(
+                without.choice(),
+                of(&[], &with.ignore.iter().map(String::as_str).collect::<Vec<_>>())
+            );
+        }
         assert!(all.iter().all(Option::is_some));
         let names: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(names.len(), all.len());

@@ -224,7 +224,7 @@ pub struct HelmRender {
     /// Leave out what stands in the chart's crds folder.
     #[serde(default, rename = "skipCRDs", skip_serializing_if = "Option::is_none")]
     pub skip_crds: Option<bool>,
-    /// Leave out test hooks. Default: true; convoy runs no tests.
+    /// Leave out test hooks. May not be false: convoy runs no tests. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_tests: Option<bool>,
     /// What random values, certificates and the time come from. Default: stable.

@@ -2,6 +2,7 @@ use convoy_api::reason;
 
 use crate::credentials::CredentialsError;
 use crate::reference::RefError;
+use crate::submodules::SubmoduleError;
 use crate::tree::TreeError;
 use crate::url::UrlError;
 
@@ -318,6 +319,15 @@ pub enum Failure {
         /// The limit.
         limit: u64,
     },
+    /// One submodule, and why it is not fetched.
+    #[error("submodule {path:?}")]
+    Submodule {
+        /// Its path in the tree.
+        path: Box<str>,
+        /// What is wrong.
+        #[source]
+        problem: Box<SubmoduleError>,
+    },
     /// The tree breaks a limit or a rule.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -335,6 +345,19 @@ pub enum Failure {
     Scratch(#[source] std::io::Error),
 }
 
+impl Failure {
+    /// What went wrong in the fetch of a submodule, and else what it is itself.
+    fn of_submodule(&self) -> &Self {
+        match self {
+            Self::Submodule { problem, .. } => match &**problem {
+                SubmoduleError::Fetch { failure, .. } => failure,
+                _ => self,
+            },
+            failure => failure,
+        }
+    }
+}
+
 /// Whether trying again soon can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
@@ -347,7 +370,7 @@ pub enum Class {
 impl FetchError {
     /// Whether trying again soon can help.
     pub fn class(&self) -> Class {
-        match &self.failure {
+        match self.failure.of_submodule() {
             Failure::Unreachable { .. }
             | Failure::Protocol { .. }
             | Failure::Timeout { .. }
@@ -361,7 +384,7 @@ impl FetchError {
     /// The reason for the condition Ready of the source; one of [`convoy_api::reason`].
     pub fn reason(&self) -> &'static str {
         let is_git = self.origin == Origin::Git;
-        match &self.failure {
+        match self.failure.of_submodule() {
             Failure::Url(_)
             | Failure::Reference(_)
             | Failure::AmbiguousReference
@@ -398,6 +421,7 @@ impl FetchError {
             | Failure::Manifest { .. }
             | Failure::ObjectTooLarge { .. }
             | Failure::Tree(_)
+            | Failure::Submodule { .. }
             | Failure::ObjectFormat { .. } => reason::ARTIFACT_REFUSED,
 
             Failure::Redirect { .. }

@@ -15,9 +15,9 @@ use crate::error::{Failure, FetchError, Origin};
 use crate::job::Job;
 use crate::limits::Limits;
 use crate::reference::{self, GitRef};
-use crate::tree::Folder;
+use crate::tree::{Spent, Tree};
 use crate::url::{GitUrl, Scheme};
-use crate::{links, local, remote};
+use crate::{links, local, remote, submodules};
 
 /// `spec.timeout` when it is absent.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -78,6 +78,7 @@ pub struct Choice {
     /// None for all files.
     include: Option<PathGlobs>,
     ignore: PathGlobs,
+    with_submodules: bool,
 }
 
 impl Choice {
@@ -85,7 +86,13 @@ impl Choice {
         let globs =
             |field, texts: &[String]| PathGlobs::new(texts).map_err(|source| Failure::Glob { field, source });
         let include = (!spec.include.is_empty()).then(|| globs("include", &spec.include)).transpose()?;
-        Ok(Self { include, ignore: globs("ignore", &spec.ignore)? })
+        let with_submodules = spec.recurse_submodules == Some(true);
+        Ok(Self { include, ignore: globs("ignore", &spec.ignore)?, with_submodules })
+    }
+
+    /// Whether a whole folder is ignored.
+    pub(crate) fn ignores(&self, folder: &str) -> bool {
+        self.ignore.is_match(folder)
     }
 
     fn has(&self, path: &str) -> bool {
@@ -146,7 +153,19 @@ impl NotCommits {
 /// What [`remote`] and [`local`] find.
 pub(crate) enum Found {
     Unchanged(Tip),
-    New { tip: Tip, folder: Folder, notes: Vec<String> },
+    New { tip: Tip, tree: Tree },
+}
+
+/// One tree's part of a fetch.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    pub(crate) options: &'a FetcherOptions,
+    pub(crate) request: &'a FetchRequest,
+    pub(crate) job: &'a Job,
+    /// Where the tree belongs: empty, or the path of a submodule.
+    pub(crate) at: &'a str,
+    /// What the trees before it took.
+    pub(crate) spent: Spent,
 }
 
 impl Tip {
@@ -288,14 +307,21 @@ fn fetch(
     not_commits: &NotCommits,
     job: &Job,
 ) -> Result<Fetched, Failure> {
+    let work = Work { options, request, job, at: "", spent: Spent::default() };
     let found = match request.url.scheme() {
-        Scheme::File => local::fetch_tree(options, request, job)?,
-        Scheme::Http | Scheme::Https | Scheme::Ssh => remote::fetch_tree(options, request, not_commits, job)?,
+        Scheme::File => local::fetch_tree(work)?,
+        Scheme::Http | Scheme::Https | Scheme::Ssh => remote::fetch_tree(work, not_commits)?,
     };
     match found {
         Found::Unchanged(tip) => Ok(Fetched::Unchanged { revision: tip.revision() }),
-        Found::New { tip, folder, mut notes } => {
-            let mut files = links::resolve(&folder, options.limits, &mut notes)?;
+        Found::New { tip, mut tree } => {
+            if request.choice.with_submodules {
+                submodules::fetch_all(work, not_commits, &mut tree)?;
+            }
+            let left_out = tree.gitlinks.iter().map(|(path, _)| format!("{path}: submodule left out"));
+            tree.notes.extend(left_out);
+            let mut notes = tree.notes;
+            let mut files = links::resolve(&tree.folder, options.limits, &mut notes)?;
             files.retain(|path, _| request.choice.has(path));
             notes.extend(lfs_pointers(&files));
             job.left()?;

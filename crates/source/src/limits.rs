@@ -19,6 +19,10 @@ pub struct Limits {
     pub max_total_bytes: u64,
     /// Nested folders.
     pub max_depth: usize,
+    /// Submodules of one tree, those of submodules among them.
+    pub max_submodules: usize,
+    /// Submodules inside each other.
+    pub max_submodule_depth: usize,
 }
 
 impl Default for Limits {
@@ -33,6 +37,8 @@ impl Default for Limits {
             max_file_bytes: 16 << 20,
             max_total_bytes: 256 << 20,
             max_depth: 64,
+            max_submodules: 64,
+            max_submodule_depth: 8,
         }
     }
 }

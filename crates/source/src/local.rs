@@ -4,19 +4,15 @@ use gix::bstr::ByteSlice;
 use gix::refs::TargetRef;
 
 use crate::error::Failure;
-use crate::fetcher::{FetchRequest, FetcherOptions, Found, Tip};
-use crate::job::Job;
+use crate::fetcher::{Found, Tip, Work};
 use crate::reference::{GitRef, TAGS, VersionRange};
 use crate::tree;
 
 /// Symbolic references that are followed; Git's own limit is 5.
 const MAX_SYMBOLIC: usize = 5;
 
-pub(crate) fn fetch_tree(
-    options: &FetcherOptions,
-    request: &FetchRequest,
-    job: &Job,
-) -> Result<Found, Failure> {
+pub(crate) fn fetch_tree(work: Work<'_>) -> Result<Found, Failure> {
+    let Work { options, request, job, at, spent } = work;
     if !options.allow_file_urls {
         return Err(Failure::FileUrl);
     }
@@ -39,8 +35,8 @@ pub(crate) fn fetch_tree(
         return Ok(Found::Unchanged(tip));
     }
     let root = tree::root_of(&repository.objects, tip.object)?;
-    let (folder, notes) = tree::read(&repository.objects, root, options.limits, job.cancelled())?;
-    Ok(Found::New { tip, folder, notes })
+    let tree = tree::read(&repository.objects, root, at, (options.limits, spent), job.cancelled())?;
+    Ok(Found::New { tip, tree })
 }
 
 /// The newest version in a range of those tags that name commits.

@@ -16,9 +16,8 @@ use gix_transport::client::git::blocking_io::Connection;
 
 use crate::error::Failure;
 use crate::exchange::{Budget, Failed, Shared};
-use crate::fetcher::{FetchRequest, FetcherOptions, Found, NotCommits, Tip};
+use crate::fetcher::{FetchRequest, FetcherOptions, Found, NotCommits, Tip, Work};
 use crate::http::Client;
-use crate::job::Job;
 use crate::reference::{BRANCHES, GitRef, TAGS, VersionRange};
 use crate::{ssh, tree};
 
@@ -28,13 +27,9 @@ const AGENT: &str = concat!("convoy/", env!("CARGO_PKG_VERSION"));
 const MAX_TRIED_TAGS: usize = 10;
 
 /// Resolves the reference, and reads its tree unless it is where the caller saw it last.
-pub(crate) fn fetch_tree(
-    options: &FetcherOptions,
-    request: &FetchRequest,
-    not_commits: &NotCommits,
-    job: &Job,
-) -> Result<Found, Failure> {
-    let mut server = Server::greet(options, request, job)?;
+pub(crate) fn fetch_tree(work: Work<'_>, not_commits: &NotCommits) -> Result<Found, Failure> {
+    let request = work.request;
+    let mut server = Server::greet(work)?;
     let tip = match (&request.reference, request.reference.full_name()) {
         (reference, Some(name)) => find(&server.references(&name)?, &name, reference)?,
         (GitRef::Semver(range), None) => return newest_tag(server, range, not_commits),
@@ -42,7 +37,7 @@ pub(crate) fn fetch_tree(
             return match server.receive(&Tip::of_commit(id.0), id.0, Depth::One) {
                 // Servers of the first version of the protocol hand out by id what a name stands for.
                 Err(Failure::CommitNotFound) => {
-                    let mut server = Server::greet(options, request, job)?;
+                    let mut server = Server::greet(work)?;
                     let name = format!("{BRANCHES}{}", branch.as_str());
                     let tip = find(&server.references(&name)?, &name, &request.reference)?;
                     server.receive(&Tip { want: tip.want, ..Tip::of_commit(id.0) }, id.0, Depth::All)
@@ -65,7 +60,7 @@ fn newest_tag(
     range: &VersionRange,
     not_commits: &NotCommits,
 ) -> Result<Found, Failure> {
-    let (options, request, job) = (server.options, server.request, server.job);
+    let work = server.work;
     let tags = server.references(TAGS)?;
     let tags = tags.iter().filter_map(|found| {
         let (name, target, peeled) = found.unpack();
@@ -81,7 +76,7 @@ fn newest_tag(
             continue;
         }
         let tip = Tip { name: Some(name), object, want };
-        if request.is_known(&tip) {
+        if work.request.is_known(&tip) {
             return Ok(Found::Unchanged(tip));
         }
         tried += 1;
@@ -91,7 +86,7 @@ fn newest_tag(
         // A connection is good for one pack.
         let mut here = match server.take() {
             Some(server) => server,
-            None => Server::greet(options, request, job)?,
+            None => Server::greet(work)?,
         };
         match here.receive(&tip, object, Depth::One) {
             Err(Failure::NotACommit { .. }) => not_commits.add(object),
@@ -113,16 +108,15 @@ enum Depth {
 
 /// A server that was greeted.
 struct Server<'a> {
-    options: &'a FetcherOptions,
-    request: &'a FetchRequest,
-    job: &'a Job,
+    work: Work<'a>,
     shared: Shared,
     transport: Box<dyn Transport>,
     handshake: Handshake,
 }
 
 impl<'a> Server<'a> {
-    fn greet(options: &'a FetcherOptions, request: &'a FetchRequest, job: &'a Job) -> Result<Self, Failure> {
+    fn greet(work: Work<'a>) -> Result<Self, Failure> {
+        let Work { options, request, job, .. } = work;
         let limit = options.limits.max_advertisement_bytes;
         let budget = Budget { what: "references", limit, left: limit };
         let shared =
@@ -138,7 +132,7 @@ impl<'a> Server<'a> {
         );
         let handshake = handshake.map_err(|error| told(&shared.failed, &error))?;
         check_object_format(&handshake)?;
-        Ok(Self { options, request, job, shared, transport, handshake })
+        Ok(Self { work, shared, transport, handshake })
     }
 
     /// What the server has below a name.
@@ -156,10 +150,11 @@ impl<'a> Server<'a> {
 
     /// Downloads what `tip` wants, and reads the tree of a commit of it.
     fn receive(&mut self, tip: &Tip, commit: ObjectId, depth: Depth) -> Result<Found, Failure> {
-        let (limits, job) = (self.options.limits, self.job);
-        let left = limits.max_pack_bytes;
-        self.shared.budget.set(Budget { what: "objects", limit: left, left });
-        let scratch = tempfile::Builder::new().prefix("convoy-fetch-").tempdir_in(&self.options.scratch_dir);
+        let Work { options, job, at, mut spent, .. } = self.work;
+        let (limits, limit) = (options.limits, options.limits.max_pack_bytes);
+        let left = limit.saturating_sub(spent.pack_bytes);
+        self.shared.budget.set(Budget { what: "objects", limit, left });
+        let scratch = tempfile::Builder::new().prefix("convoy-fetch-").tempdir_in(&options.scratch_dir);
         let scratch = scratch.map_err(Failure::Scratch)?;
         let objects = scratch.path().join("objects");
         let packs = objects.join("pack");
@@ -227,8 +222,9 @@ impl<'a> Server<'a> {
         let database =
             gix::odb::at_opts(&objects, gix::hash::Kind::Sha1, None, options).map_err(Failure::Scratch)?;
         let root = tree::root_of(&database, commit)?;
-        let (folder, notes) = tree::read(&database, root, limits, job.cancelled())?;
-        Ok(Found::New { tip: tip.clone(), folder, notes })
+        spent.pack_bytes = limit.saturating_sub(self.shared.budget.get().left);
+        let tree = tree::read(&database, root, at, (limits, spent), job.cancelled())?;
+        Ok(Found::New { tip: tip.clone(), tree })
     }
 }
 

@@ -94,18 +94,47 @@ pub enum TreeError {
     },
 }
 
-/// Reads a whole tree from an object database. Submodules, and names that are not UTF-8, are left out
-/// and noted.
+/// A tree as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) folder: Folder,
+    /// What was left out, a sentence each.
+    pub(crate) notes: Vec<String>,
+    /// Where submodules belong, and at which commit each.
+    pub(crate) gitlinks: Vec<(String, ObjectId)>,
+    /// What the fetch took so far.
+    pub(crate) spent: Spent,
+}
+
+/// What one fetch took, over all trees that it reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) pack_bytes: u64,
+    entries: usize,
+    bytes: u64,
+}
+
+/// Reads a whole tree from an object database; `at` is the path where it belongs, empty for the root. Names that
+/// are not UTF-8 are left out and noted.
 pub(crate) fn read(
     objects: &(impl Find + FindHeader),
     tree: ObjectId,
-    limits: Limits,
+    at: &str,
+    (limits, spent): (Limits, Spent),
     cancelled: &AtomicBool,
-) -> Result<(Folder, Vec<String>), Failure> {
-    let mut reader =
-        Reader { objects, limits, cancelled, blobs: HashMap::new(), entries: 0, bytes: 0, notes: Vec::new() };
-    let root = reader.folder(tree, "", 0)?;
-    Ok((root, reader.notes))
+) -> Result<Tree, Failure> {
+    let mut reader = Reader {
+        objects,
+        limits,
+        cancelled,
+        blobs: HashMap::new(),
+        spent,
+        notes: Vec::new(),
+        gitlinks: Vec::new(),
+    };
+    let depth = at.split('/').filter(|name| !name.is_empty()).count();
+    let folder = reader.folder(tree, at, depth)?;
+    Ok(Tree { folder, notes: reader.notes, gitlinks: reader.gitlinks, spent: reader.spent })
 }
 
 struct Reader<'a, O> {
@@ -114,9 +143,9 @@ struct Reader<'a, O> {
     cancelled: &'a AtomicBool,
     /// Equal files share their bytes.
     blobs: HashMap<ObjectId, Bytes>,
-    entries: usize,
-    bytes: u64,
+    spent: Spent,
     notes: Vec<String>,
+    gitlinks: Vec<(String, ObjectId)>,
 }
 
 impl<O: Find + FindHeader> Reader<'_, O> {
@@ -138,8 +167,8 @@ impl<O: Find + FindHeader> Reader<'_, O> {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(Failure::Cancelled);
             }
-            self.entries += 1;
-            if self.entries > self.limits.max_files {
+            self.spent.entries += 1;
+            if self.spent.entries > self.limits.max_files {
                 return Err(TreeError::TooManyFiles { limit: self.limits.max_files }.into());
             }
             let path = joined(path, &name.to_str_lossy());
@@ -150,7 +179,7 @@ impl<O: Find + FindHeader> Reader<'_, O> {
             };
             let node = match kind {
                 EntryKind::Commit => {
-                    self.notes.push(format!("{path}: submodule left out"));
+                    self.gitlinks.push((path, id));
                     continue;
                 }
                 EntryKind::Tree => Node::Folder(self.folder(id, &path, depth + 1)?),
@@ -176,8 +205,8 @@ impl<O: Find + FindHeader> Reader<'_, O> {
         if let Some(known) = self.blobs.get(&id) {
             return Ok(known.clone());
         }
-        self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > self.limits.max_total_bytes {
+        self.spent.bytes = self.spent.bytes.saturating_add(size);
+        if self.spent.bytes > self.limits.max_total_bytes {
             return Err(TreeError::TooLarge { limit: self.limits.max_total_bytes }.into());
         }
         let mut buffer = Vec::new();

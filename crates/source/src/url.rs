@@ -186,6 +186,34 @@ impl GitUrl {
         Some(SshPlace { user, host, port, path: &self.path })
     }
 
+    /// Whether credentials for `other` may be sent here too.
+    pub(crate) fn is_of_host(&self, other: &Self) -> bool {
+        (self.scheme, &self.authority) == (other.scheme, &other.authority)
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.scheme == Scheme::File
+    }
+
+    /// What a relative URL (`./x`, `../x`) means from here, as Git has it for submodules: from the repository as if it
+    /// were a folder. It cannot leave the host.
+    pub(crate) fn joined(&self, relative: &str) -> Result<Self, UrlError> {
+        let text = self.to_string();
+        let path = self.path.trim_start_matches('/');
+        let host = text.strip_suffix(path).ok_or(UrlError::Path)?;
+        let mut segments: Vec<&str> = path.split('/').collect();
+        for segment in relative.trim_end_matches('/').split('/') {
+            match segment {
+                "." => {}
+                ".." => {
+                    segments.pop().ok_or(UrlError::Path)?;
+                }
+                segment => segments.push(segment),
+            }
+        }
+        Self::parse(&format!("{host}{}", segments.join("/")))
+    }
+
     pub(crate) fn scheme(&self) -> Scheme {
         self.scheme
     }

@@ -341,6 +341,11 @@ mod tests {
             ),
             (
                 "Release",
+                release(json!({"render": {"helm": {"skipTests": false}}})),
+                "spec.render.helm.skipTests: Forbidden: may not be false",
+            ),
+            (
+                "Release",
                 release(json!({"render": {"manifests": {"exclude": ["ok", "a["]}}})),
                 "spec.render.manifests.exclude[1]: Invalid value: \"a[\"",
             ),
@@ -396,14 +401,13 @@ mod tests {
         };
         for (kind, spec, path) in [
             ("GitRepository", json!({"verify": {"secretRef": {"name": "k"}}}), "spec.verify: Forbidden: "),
-            ("GitRepository", json!({"recurseSubmodules": true}), "spec.recurseSubmodules: Forbidden: "),
             ("OCIRegistry", json!({"verify": {"secretRef": {"name": "k"}}}), "spec.verify: Forbidden: "),
             ("Release", json!({"render": {"kustomize": {}}}), "spec.render.kustomize: Forbidden: "),
         ] {
             let found = of(kind, spec);
             assert!(found.len() == 1 && found[0].starts_with(path), "{found:?}");
         }
-        assert!(of("GitRepository", json!({"recurseSubmodules": false, "verify": null})).is_empty());
+        assert!(of("GitRepository", json!({"recurseSubmodules": true, "verify": null})).is_empty());
         assert!(of("Release", json!({"render": {"helm": {}}, "verify": {}})).is_empty());
     }
 

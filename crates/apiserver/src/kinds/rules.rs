@@ -130,16 +130,11 @@ fn cluster(object: &Value, errors: &mut Vec<FieldError>) {
 
 /// Fields that people expect and that do nothing yet.
 pub(super) fn unserved(kind: &str, object: &Value) -> Vec<FieldError> {
-    const UNSERVED: [(&str, &str, &str); 4] = [
+    const UNSERVED: [(&str, &str, &str); 3] = [
         (
             "GitRepository",
             "spec.verify",
             "signatures are not verified yet, so that anybody's commits would be taken",
-        ),
-        (
-            "GitRepository",
-            "spec.recurseSubmodules",
-            "submodules are not fetched yet; make each a GitRepository of its own",
         ),
         (
             "OCIRegistry",
@@ -251,6 +246,11 @@ fn release(object: &Value, errors: &mut Vec<FieldError>) {
     if set(object, "spec.source", &SOURCES) == ["helm"] && at(object, "spec.render.manifests").is_some() {
         let detail = "may not be set with spec.source.helm: that is always a chart";
         errors.push(FieldError::forbidden("spec.render.manifests", detail));
+    }
+    const SKIP_TESTS: &str = "spec.render.helm.skipTests";
+    if at(object, SKIP_TESTS) == Some(&Value::Bool(false)) {
+        let detail = "may not be false: convoy runs no tests; leave the field out";
+        errors.push(FieldError::forbidden(SKIP_TESTS, detail));
     }
     values_files(object, errors);
     globs(object, "spec.render.manifests.include", errors);
