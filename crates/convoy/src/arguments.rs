@@ -97,6 +97,10 @@ pub(crate) enum Command {
     /// Let go of what a Release or a Cluster has on a target that is gone: the object is deleted, and what it left
     /// on the target is not touched and not known any more.
     Forget(objects::Forget),
+    /// Write all of convoy's objects into a file.
+    Backup(crate::backup::Backup),
+    /// Put the objects of a backup into an empty store.
+    Restore(crate::backup::Restore),
     /// Print the Secrets with the certificates of a deployment that has no cert-manager.
     Certificates(Certificates),
     /// Print the completion script of a shell.

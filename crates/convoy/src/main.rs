@@ -4,6 +4,7 @@
 
 mod aggregated;
 mod arguments;
+mod backup;
 mod bad_flag;
 mod certificates;
 #[cfg(test)]
@@ -89,6 +90,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Command::Rollback(rollback) = &arguments.command {
         return runtime.block_on(rollback::run(rollback)).map(|()| ExitCode::SUCCESS);
     }
+    if let Command::Backup(backup) = &arguments.command {
+        return runtime.block_on(backup::back_up(backup)).map(|()| ExitCode::SUCCESS);
+    }
+    if let Command::Restore(restore) = &arguments.command {
+        return runtime.block_on(backup::restore(restore)).map(|()| ExitCode::SUCCESS);
+    }
     if objects::is_one(&arguments.command) {
         return runtime.block_on(objects::run(&arguments.command, &RealClock::new()));
     }
@@ -126,7 +133,11 @@ async fn serve(command: &Command, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
 /// Starts logging. The demo tells its own story, and so do commands that print an answer.
 fn start_logs(arguments: &Arguments) -> anyhow::Result<convoy_runtime::LogFilter> {
     let default = match &arguments.command {
-        Command::Demo(_) | Command::Shards(_) | Command::Rollback(_) => "error",
+        Command::Demo(_)
+        | Command::Shards(_)
+        | Command::Rollback(_)
+        | Command::Backup(_)
+        | Command::Restore(_) => "error",
         command if objects::is_one(command) => "error",
         // kube's own line about a failed request says less than ours, which follows.
         _ => "info,kube_client::client::builder=off",

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use convoy_api::Duration;
 
-/// The etcd that holds convoy's objects.
+/// How to reach the etcd that holds convoy's objects.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Etcd {
+pub(crate) struct EtcdConnection {
     /// The URLs of the etcd servers that hold the objects, separated by commas. Without it they are kept in --data-dir.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     pub(crate) etcd_servers: Vec<String>,
@@ -23,6 +23,13 @@ pub(crate) struct Etcd {
     /// The private key of --etcd-certfile, in PEM.
     #[arg(long, value_name = "FILE", requires_all = ["etcd_servers", "etcd_certfile"])]
     pub(crate) etcd_keyfile: Option<PathBuf>,
+}
+
+/// The etcd that holds convoy's objects.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Etcd {
+    #[command(flatten)]
+    pub(crate) connection: EtcdConnection,
     /// How often etcd is told to forget history that is as old as this; 0 when others tell it. Of several API servers
     /// on one etcd, one does it.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
@@ -145,8 +152,8 @@ mod tests {
             "convoy apiserver --etcd-servers=http://a,http://b --etcd-servers=http://c --etcd-prefix=/x/",
         );
         let Ok(Command::Apiserver(apiserver)) = one else { panic!("{one:?}") };
-        assert_eq!(apiserver.etcd.etcd_servers, ["http://a", "http://b", "http://c"]);
-        assert_eq!(apiserver.etcd.etcd_prefix, "/x");
+        assert_eq!(apiserver.etcd.connection.etcd_servers, ["http://a", "http://b", "http://c"]);
+        assert_eq!(apiserver.etcd.connection.etcd_prefix, "/x");
         for line in [
             "convoy apiserver",
             "convoy apiserver --etcd-servers=http://a --etcd-certfile=c",

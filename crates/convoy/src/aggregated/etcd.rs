@@ -10,7 +10,7 @@ use convoy_registry::ResourceTable;
 use convoy_runtime::Clock;
 use convoy_storage::etcd::{EtcdOptions, EtcdStorage, OpenError, Operation, TlsFiles};
 
-use super::arguments::Etcd;
+use super::arguments::{Etcd, EtcdConnection};
 use crate::bad_flag::BadFlag;
 
 /// What keys begin with in the rest of the program.
@@ -18,6 +18,15 @@ const KEYS: &str = "/registry";
 
 /// Opens the etcd that the flags name; none when they name none.
 pub(crate) fn open(flags: &Etcd, metrics: &Arc<Metrics>) -> Result<Option<Arc<EtcdStorage>>, BadFlag> {
+    connect(&flags.connection, flags.etcd_compaction_interval.as_std(), metrics)
+}
+
+/// The same for one that is compacted so often; never when that is zero.
+pub(crate) fn connect(
+    flags: &EtcdConnection,
+    compaction_interval: Duration,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<Arc<EtcdStorage>>, BadFlag> {
     if flags.etcd_servers.is_empty() {
         return Ok(None);
     }
@@ -34,7 +43,7 @@ pub(crate) fn open(flags: &Etcd, metrics: &Arc<Metrics>) -> Result<Option<Arc<Et
         },
         prefix: flags.etcd_prefix.clone(),
         replaces: KEYS.to_owned(),
-        compaction_interval: flags.etcd_compaction_interval.as_std(),
+        compaction_interval,
         measure: Some(Arc::new(measure)),
     };
     let storage = EtcdStorage::open(&options).map_err(|error| match &error {

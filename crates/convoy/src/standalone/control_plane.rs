@@ -159,7 +159,8 @@ impl ControlPlane {
     }
 }
 
-async fn open_store(folder: &DataDir) -> anyhow::Result<Arc<dyn Storage>> {
+/// Opens the embedded store, which is made when it is not there.
+pub(crate) async fn open_store(folder: &DataDir) -> anyhow::Result<Arc<dyn Storage>> {
     let path = folder.store();
     make_private(&path)?;
     // Opening verifies the whole file.

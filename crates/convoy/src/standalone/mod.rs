@@ -23,7 +23,7 @@ use convoy_sandbox::Sandbox;
 use convoy_shard::ProcessKind;
 use convoy_storage::Storage;
 
-pub(crate) use self::control_plane::ControlPlane;
+pub(crate) use self::control_plane::{ControlPlane, open_store};
 pub(crate) use self::data_dir::DataDir;
 use crate::arguments::{self, Part};
 use crate::bad_flag::{BadFlag, check_appendable};
