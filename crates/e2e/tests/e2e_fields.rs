@@ -238,7 +238,8 @@ fn a_value_of_a_secret_goes_to_its_path_and_shows_nowhere() {
         (
             "c/templates/all.yaml",
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: db}\ndata:\n  user: {{ .Values.db.user | quote }}\n  \
-             password: {{ .Values.db.password | quote }}\n  label: {{ index .Values.labels \"example.com/x\" | quote }}\n",
+             password: {{ .Values.db.password | quote }}\n  label: {{ index .Values.labels \"example.com/x\" | quote }}\n  \
+             plain: {{ .Values.plain | quote }}\n",
         ),
         ("c/templates/NOTES.txt", "The password is {{ .Values.db.password }}.\n"),
     ]) else {
@@ -249,6 +250,10 @@ fn a_value_of_a_secret_goes_to_its_path_and_shows_nowhere() {
     stage.apply(
         "default",
         &json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "stringData": secret}),
+    );
+    stage.apply(
+        "default",
+        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "db"}, "data": {"password": "none"}}),
     );
     let from = |more: Value| {
         let mut from = json!({"kind": "Secret", "name": "db"});
@@ -268,13 +273,14 @@ fn a_value_of_a_secret_goes_to_its_path_and_shows_nowhere() {
             from(json!({"key": "password", "targetPath": "db.password"})),
             from(json!({"key": "password", "targetPath": r"labels.example\.com/x"})),
             from(json!({"key": "gone", "targetPath": "db.user", "optional": true})),
+            from(json!({"kind": "ConfigMap", "key": "password", "targetPath": "plain"})),
         ]),
         json!({"db": {"user": "own"}}),
     );
     stage.release("default", "web", "c", &good);
     let release = stage.says("default", "web", "True", "Succeeded");
     let map = stage.target.object(&["configmap", "db", "-n", "web"]).unwrap();
-    assert_eq!(map["data"], json!({"user": "own", "password": PASSWORD, "label": PASSWORD}));
+    assert_eq!(map["data"], json!({"user": "own", "password": PASSWORD, "label": PASSWORD, "plain": "none"}));
     assert_eq!(release["status"]["notes"], "The password is ***\n.");
     assert!(!release.to_string().contains("CANARY"), "{release}");
 }
@@ -433,6 +439,61 @@ fn a_git_repository_leaves_out_what_it_is_told_to() {
     until("two came", || (maps()? == ["one", "two"]).then_some(()));
     stage.apply("default", &choose(json!({"include": ["/m/*.yaml"], "ignore": ["one.yaml"]})));
     until("one went", || (maps()? == ["two"]).then_some(()));
+}
+
+/// A suspended source fetches nothing, also when it is asked to; a suspended Cluster takes nothing.
+#[test]
+fn a_kubeconfig_is_at_the_key_that_is_named_and_what_is_suspended_stays_as_it_is() {
+    let map = |value: &str| config_map("m").replace("'1'", &format!("'{value}'"));
+    let Some(stage) = Stage::set(&[("m/m.yaml", &map("1"))]) else { return };
+    let text = std::fs::read_to_string(stage.folder.path().join("targets/cluster-1.kubeconfig")).unwrap();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"},
+        "stringData": {"kubeconfig": "no: kubeconfig", "other": text}});
+    stage.apply("default", &secret);
+    stage.cluster("default", &json!({"kubeconfig": {"secretRef": {"name": "keys", "key": "other"}}}));
+    stage.release("default", "one", "m", &json!({"apply": {"wait": false}}));
+    stage.says("default", "one", "True", "Succeeded");
+
+    let object = |kind: &str, name: &str| stage.host.object(&[kind, name]).unwrap();
+    let suspend = |kind: &str, name: &str, is: bool| {
+        let patch = json!({"spec": {"suspend": is}}).to_string();
+        stage.host.ok(&["patch", kind, name, "--type=merge", "-p", &patch]);
+        if is {
+            until(&format!("{kind} {name} says that it is suspended"), || {
+                let status = object(kind, name)["status"].clone();
+                let mut conditions = status["conditions"].as_array()?.iter();
+                conditions.find(|one| one["type"] == "Ready" && one["reason"] == "Suspended").map(|_| ())
+            });
+        }
+    };
+    let live = || stage.target.object(&["configmap", "m", "-n", "one"]).unwrap()["data"]["a"].clone();
+    let revision = || object("gitrepository", "r")["status"]["artifact"]["revision"].clone();
+
+    suspend("gitrepository", "r", true);
+    let before = revision();
+    commit(&stage.repository(), &[("m/m.yaml", &map("2"))]);
+    stage.host.ok(&["annotate", "gitrepository", "r", "convoy.kumodo.io/reconcile-at=now"]);
+    until("the look that was asked for was made", || {
+        (object("gitrepository", "r")["status"]["lastHandledReconcileAt"] == "now").then_some(())
+    });
+    assert_eq!((revision(), live()), (before, json!("1")));
+    suspend("gitrepository", "r", false);
+    until("the change is there", || (live() == "2").then_some(()));
+
+    suspend("cluster", "c", true);
+    let before = revision();
+    commit(&stage.repository(), &[("m/m.yaml", &map("3"))]);
+    let committed = std::time::Instant::now();
+    until("the change was fetched", || (revision() != before).then_some(()));
+    // Without spec.interval it would be a minute.
+    assert!(committed.elapsed().as_secs() < 40, "{:?} at an interval of a second", committed.elapsed());
+    until("the Release says so", || {
+        let said = object("release", "one")["status"]["conditions"].to_string();
+        said.contains("the Cluster default/c is suspended").then_some(())
+    });
+    assert_eq!(live(), "2");
+    suspend("cluster", "c", false);
+    until("the change is there", || (live() == "3").then_some(()));
 }
 
 /// A target that is gone for good: nothing is let go of by itself but after `deletionTimeout`, and each way out ends the

@@ -197,9 +197,16 @@ fn chart_seed(secret: &[u8], uid: &str) -> Vec<u8> {
     Sha256::new().chain_update(secret).chain_update(uid).finalize().to_vec()
 }
 
-fn entropy_of(release: &Release) -> Entropy {
+/// What a render is salted with, and the time that it sees: the same each time, or `fresh`.
+fn drawn_from(release: &Release, fresh: (Vec<u8>, jiff::Timestamp)) -> (Vec<u8>, jiff::Timestamp) {
     let render = release.spec.render.as_ref().and_then(|render| render.helm.as_ref());
-    render.and_then(|helm| helm.entropy).unwrap_or_default()
+    match render.and_then(|helm| helm.entropy).unwrap_or_default() {
+        // What is rendered again later is to be what it was. One that is only tried out was not made yet.
+        Entropy::Stable => {
+            (Vec::new(), release.metadata.creation_timestamp.as_ref().map_or(fresh.1, |at| at.0))
+        }
+        Entropy::Fresh => fresh,
+    }
 }
 
 impl From<ReadError> for PrepareError {
@@ -284,15 +291,8 @@ impl Preparer {
         let secret = self.secret.get_or_try_init(|| self.store.seed(rand::random())).await;
         let secret = secret.map_err(|error| store_failed(&error))?;
         let seed = chart_seed(secret, uid);
-        let (salt, now) = match entropy_of(release) {
-            // What is rendered again later is to be what it was.
-            Entropy::Stable => {
-                // One that is only tried out was not made yet.
-                let made = release.metadata.creation_timestamp.as_ref();
-                (Vec::new(), made.map_or_else(|| self.clock.now(), |at| at.0))
-            }
-            Entropy::Fresh => (rand::random::<[u8; 32]>().to_vec(), self.clock.now()),
-        };
+        let fresh = (rand::random::<[u8; 32]>().to_vec(), self.clock.now());
+        let (salt, now) = drawn_from(release, fresh);
         // A render that nobody waits for any more ends at once.
         let (until, clock) = (self.clock.monotonic() + RENDER_TIME, Arc::clone(&self.clock));
         let wanted = Arc::new(());
@@ -499,4 +499,29 @@ fn memory_key(
         add(&value.text);
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_render_draws_the_same_or_anew_as_the_spec_says() {
+        let made = jiff::Timestamp::from_second(1_700_000_000).unwrap();
+        let now = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+        let of = |helm: serde_json::Value| {
+            let release: Release = serde_json::from_value(json!({
+                "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release",
+                "metadata": {"name": "web", "creationTimestamp": made.to_string()},
+                "spec": {"clusterRef": {"name": "c"}, "source": {}, "render": {"helm": helm}},
+            }))
+            .unwrap();
+            drawn_from(&release, (vec![7], now))
+        };
+        assert_eq!(of(json!({})), (Vec::new(), made));
+        assert_eq!(of(json!({"entropy": "stable"})), (Vec::new(), made));
+        assert_eq!(of(json!({"entropy": "fresh"})), (vec![7], now));
+    }
 }

@@ -95,6 +95,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_plan_is_told_what_the_spec_says() {
+        let release = |spec: serde_json::Value| -> Release {
+            serde_json::from_value(json!({
+                "apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release",
+                "metadata": {"name": "web", "namespace": "team"}, "spec": spec,
+            }))
+            .unwrap()
+        };
+        let bare = release(json!({"clusterRef": {"name": "c"}, "source": {}}));
+        let (_, policy) = scope(&bare, &namespace_of(&bare), Reapply::default());
+        let helm = policy.helm_release.unwrap();
+        assert_eq!((helm.namespace.as_str(), helm.name.as_str()), ("team", "web"));
+        assert_eq!(policy.target_namespace.as_deref(), Some("team"));
+        assert!(policy.prune && !policy.create_namespace);
+        assert!(policy.namespace_labels.is_empty() && policy.ignore.is_empty());
+
+        let full = release(json!({
+            "clusterRef": {"name": "c"}, "source": {}, "targetNamespace": "prod", "createNamespace": true,
+            "namespaceLabels": {"a": "b"}, "apply": {"prune": false},
+            "drift": {"ignore": [{"paths": ["/spec/replicas"]}]}, "render": {"helm": {"releaseName": "old"}},
+        }));
+        let (_, policy) = scope(&full, &namespace_of(&full), Reapply::default());
+        let helm = policy.helm_release.unwrap();
+        assert_eq!((helm.namespace.as_str(), helm.name.as_str()), ("prod", "old"));
+        assert_eq!(policy.target_namespace.as_deref(), Some("prod"));
+        assert!(!policy.prune && policy.create_namespace);
+        assert_eq!(policy.namespace_labels.get("a").map(String::as_str), Some("b"));
+        assert_eq!(policy.ignore[0].paths, ["/spec/replicas"]);
+    }
+
+    #[test]
     fn a_release_acts_as_an_account_of_its_own_namespace_and_never_of_another() {
         let cases = [
             (None, None, None),

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_source::{Class, Credentials, Failure, FetchRequest, Fetcher, FetcherOptions, GitRef};
+use convoy_source::{
+    Class, Credentials, Failure, FetchRequest, Fetcher, FetcherOptions, GitRef, OciRepository,
+};
 use support::{Repo, Server, chain, fetch, options, redirect, request, shown, silent_server, status};
 
 fn secret(pairs: &[(&str, &str)]) -> Credentials {
@@ -240,6 +242,29 @@ async fn nobody_there_and_no_such_host_are_transient() {
             chain(&error)
         );
         assert!(chain(&error).contains("the server cannot be reached"), "{want}: {}", chain(&error));
+    }
+}
+
+#[tokio::test]
+async fn each_source_has_the_time_that_its_spec_gives_it() {
+    let (port, _server) = silent_server();
+    let timeout = Some("1s".parse().unwrap());
+    let fetcher = Fetcher::new(options());
+    let git = convoy_api::GitRepositorySpec {
+        url: format!("http://127.0.0.1:{port}/x"),
+        timeout,
+        ..Default::default()
+    };
+    let git = fetcher.fetch(FetchRequest::from_spec(&git, None, None).unwrap()).await.unwrap_err();
+    let oci = convoy_api::OCIRegistrySpec {
+        url: format!("oci://127.0.0.1:{port}/x"),
+        insecure: Some(true),
+        timeout,
+        ..Default::default()
+    };
+    let oci = fetcher.oci_ping(&OciRepository::from_spec(&oci, None, None).unwrap()).await.unwrap_err();
+    for error in [git, oci] {
+        assert!(matches!(error.failure, Failure::Timeout { seconds: 1 }), "{}", chain(&error));
     }
 }
 

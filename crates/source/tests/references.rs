@@ -3,7 +3,7 @@
 
 mod support;
 
-use convoy_source::{Class, Failure, Fetched, Fetcher, GitRef};
+use convoy_source::{Class, Failure, FetchRequest, Fetched, Fetcher, GitRef};
 use support::{Repo, Server, chain, fetch, options, request, shown};
 
 /// Commits one to four and a side branch, with tags of every kind.
@@ -53,6 +53,32 @@ async fn every_reference_resolves_to_its_commit() {
             let want = (format!("{name}sha1:{}", commits[commit]), vec![content.to_owned()], Vec::new());
             assert_eq!(shown(&fetched), want, "{url} {reference}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_revision_is_the_one_that_the_spec_names() {
+    let (repo, commits) = tagged();
+    repo.git(&["tag", "v1.2.0", "light"]);
+    repo.git(&["update-ref", "refs/pull/1/head", "refs/heads/side"]);
+    let text = |text: &str| Some(text.to_owned());
+    let any = convoy_api::GitReference::default;
+    for (reference, want) in [
+        (any(), "a=four"),
+        (convoy_api::GitReference { branch: text("feature/x"), ..any() }, "a=side"),
+        (convoy_api::GitReference { tag: text("annotated"), ..any() }, "a=two"),
+        (convoy_api::GitReference { semver: text(">=1 <2"), ..any() }, "a=one"),
+        (convoy_api::GitReference { name: text("refs/pull/1/head"), ..any() }, "a=side"),
+        (convoy_api::GitReference { commit: Some(commits[2].clone()), ..any() }, "a=three"),
+    ] {
+        let spec = convoy_api::GitRepositorySpec {
+            url: repo.url(),
+            reference: Some(reference.clone()),
+            ..Default::default()
+        };
+        let request = FetchRequest::from_spec(&spec, None, None).unwrap();
+        let found = Fetcher::new(options()).fetch(request).await.unwrap();
+        assert_eq!(shown(&found).1, [want], "{reference:?}");
     }
 }
 

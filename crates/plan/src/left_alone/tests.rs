@@ -161,6 +161,15 @@ fn rules_are_for_the_objects_that_they_choose() {
     let selector = Selector { match_labels: labels.clone(), ..Selector::default() };
     assert!(of(IgnoreTarget { label_selector: Some(selector.clone()), ..any() }, &labels));
     assert!(!of(IgnoreTarget { label_selector: Some(selector), ..any() }, &BTreeMap::new()));
+    assert!(!of(IgnoreTarget { kind: text("StatefulSet"), ..any() }, &labels));
+    for (operator, values, is_chosen) in
+        [("In", &["db", "web"][..], true), ("NotIn", &["web"], false), ("Exists", &[], true)]
+    {
+        let expression = json!({"key": "tier", "operator": operator, "values": values});
+        let selector = serde_json::from_value(json!({"matchExpressions": [expression]})).unwrap();
+        let target = IgnoreTarget { label_selector: Some(selector), ..any() };
+        assert_eq!(of(target, &labels), is_chosen, "{operator}");
+    }
     assert_ne!(left(&["/a"], &[]).digest("x"), left(&["/b"], &[]).digest("x"));
 }
 
