@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Certificates(Certificates),
     /// Print the completion script of a shell.
     Completion(Completion),
+    /// Write the manual pages, one for each command, into a folder.
+    Manual(Manual),
 }
 
 /// Deliver the examples to three simulated clusters, and show how.
@@ -517,6 +519,14 @@ pub(crate) struct Completion {
     /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: Shell,
+}
+
+/// Write the manual pages, one for each command, into a folder.
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// The folder, which is made when it is not there.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 /// A name that a lease's name or a namespace can hold. An empty one is most often a variable that is not set,

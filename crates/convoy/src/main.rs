@@ -75,6 +75,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             clap_complete::generate(completion.shell, &mut command, "convoy", &mut std::io::stdout());
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Manual(manual) => {
+            let writing = || format!("writing manual pages into {}", manual.folder.display());
+            std::fs::create_dir_all(&manual.folder).with_context(writing)?;
+            clap_mangen::generate_to(Arguments::command(), &manual.folder).with_context(writing)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         _ => {}
     }
     let log_filter = start_logs(arguments)?;

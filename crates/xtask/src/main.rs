@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod bench_helm;
+mod dist;
 mod fuzz;
 mod helm_diff;
 mod helm_example;
@@ -42,6 +43,8 @@ enum Command {
     CrashMatrix(proofs::Arguments),
     /// Measure what targets that do not answer cost the Releases of the others.
     DeadClusters(proofs::Arguments),
+    /// Make archives of convoy: the program, completions, manual pages, licence and SBOM.
+    Dist(dist::Arguments),
     /// Look for inputs that a fuzz target cannot stand.
     Fuzz(fuzz::Arguments),
     /// Do harm to replicas that run as processes, and check that each shard has one owner, and soon.
@@ -96,6 +99,7 @@ fn run() -> anyhow::Result<bool> {
         Command::CacheMemory(arguments) => return proofs::run("cache-memory", &arguments),
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),
+        Command::Dist(arguments) => dist::run(&arguments),
         Command::Fuzz(arguments) => return fuzz::run(&arguments),
         Command::HaRounds(arguments) => return proofs::run("ha-rounds", &arguments),
         Command::Isolation(arguments) => return proofs::run("isolation", &arguments),

@@ -5,7 +5,7 @@
 
 mod layer;
 mod layout;
-mod sbom;
+pub(crate) mod sbom;
 
 use std::path::{Path, PathBuf};
 
@@ -43,17 +43,29 @@ const TAG: &str = env!("CARGO_PKG_VERSION");
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
     let out = arguments.out.clone().unwrap_or_else(|| target.join("image"));
-    let binaries = match arguments.binary.as_slice() {
-        [] => {
-            let binary = if arguments.dev { link_dev(&target)? } else { build(&target)? };
-            vec![(format!("linux/{}", architecture()?), binary)]
-        }
-        given => given.to_vec(),
-    };
+    let binaries = binaries(&arguments.binary, arguments.dev, &target)?;
     let sbom = sbom::sbom()?;
     let digest = write(&out, &binaries, &sbom)?;
     println!("{}: {digest}", out.display());
     Ok(())
+}
+
+/// The binaries that are given, or else one that is built for this machine.
+pub(crate) fn binaries(
+    given: &[(String, PathBuf)],
+    is_dev: bool,
+    target: &Path,
+) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    let binary = if is_dev { link_dev(target)? } else { build(target)? };
+    Ok(vec![(this_platform()?, binary)])
+}
+
+/// The platform of this machine, in the words of images.
+pub(crate) fn this_platform() -> anyhow::Result<String> {
+    Ok(format!("linux/{}", architecture()?))
 }
 
 /// Writes the layout of these binaries; answers with the digest of its index.
@@ -136,7 +148,7 @@ fn link_dev(target: &Path) -> anyhow::Result<PathBuf> {
     Ok(target.join("debug/convoy"))
 }
 
-fn platform_binary(text: &str) -> Result<(String, PathBuf), String> {
+pub(crate) fn platform_binary(text: &str) -> Result<(String, PathBuf), String> {
     let (platform, file) = text.split_once('=').ok_or("it is not PLATFORM=FILE")?;
     match platform.split_once('/') {
         Some(("linux", architecture)) if !architecture.is_empty() => Ok((platform.to_owned(), file.into())),
