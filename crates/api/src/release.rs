@@ -578,8 +578,9 @@ pub struct WriterStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub epoch: i64,
-    /// When the replica last looked at the object: that is the age of what the status says. Written by the
-    /// controller-manager in the status of Releases; refreshed when it is older than the interval.
+    /// When the replica last looked at the object: that is the age of what the status says. Written in the status of
+    /// Releases by the controller-manager and the observer, each of its own looks; refreshed when it is older than the
+    /// interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::date_time")]
     pub last_look_time: Option<Time>,

@@ -117,9 +117,25 @@ fn case_401_sc11_i12_every_shard_has_its_owner_and_nobody_looks_away_unseen() {
         (condition(&release(&fleet, "often"), "Ready") == ("Unknown", "ObserverMissing")).then_some(())
     });
     assert!(said.is_some(), "still {}", release(&fleet, "often")["status"]);
+    // Its interval and 40 s after the last look, what they had said is taken back, too.
+    let said = wait(Duration::from_secs(120), || {
+        let often = release(&fleet, "often");
+        let said = of_observer(&often);
+        said.iter().all(|(status, reason)| (*status, *reason) == ("Unknown", "ObserverMissing")).then_some(())
+    });
+    assert!(said.is_some(), "still {}", release(&fleet, "often")["status"]);
     fleet.add(Part::Observer, "obs-9").unwrap();
-    let back = wait(patience, || (condition(&release(&fleet, "often"), "Ready").0 == "True").then_some(()));
+    let back = wait(patience, || {
+        let often = release(&fleet, "often");
+        let said = of_observer(&often).map(|(status, _)| status);
+        (condition(&often, "Ready").0 == "True" && said == ["True", "False"]).then_some(())
+    });
     assert!(back.is_some(), "still {}", release(&fleet, "often")["status"]);
+}
+
+/// What the observers say.
+fn of_observer(release: &Value) -> [(&str, &str); 2] {
+    ["Healthy", "Drifted"].map(|type_| condition(release, type_))
 }
 
 /// Clusters that come and go at the start, in the middle and at the end of the order of names move no other.

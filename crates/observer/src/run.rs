@@ -351,10 +351,11 @@ impl Judge {
             .clusters
             .model(&release.shard_key())
             .and_then(|model| judge(&model.lock(), &key, release.spec.drift_mode(), self.clock.monotonic()));
-        let look_again =
-            verdict.as_ref().and_then(|verdict| verdict.look_again).map_or(Next::Done, Next::After);
+        let look_again = verdict.as_ref().and_then(|verdict| verdict.look_again);
         let verdict = verdict.filter(|verdict| !verdict.is_premature);
         let now = self.clock.now();
+        let next_look = status::next_look(&release, verdict.as_ref(), now);
+        let look_again = look_again.into_iter().chain(next_look).min().map_or(Next::Done, Next::After);
         let missing =
             self.controllers.as_ref().and_then(|controllers| controllers.finding(&release, shard, now));
         let writer = Writer { replica: self.host.replica().to_owned(), shard, epoch: ownership.epoch() };

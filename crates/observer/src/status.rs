@@ -1,10 +1,16 @@
 //! From a verdict to the status fields to write.
 
+use std::time::Duration;
+
 use convoy_api::{Condition, DriftMode, Release, condition_type, find_condition, reason, set_condition};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
 use crate::verdict::{Finding, Verdict};
+
+/// A look that is told of is in the cache only a moment later.
+const SOONEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Who writes.
 #[derive(Debug, Clone)]
@@ -59,6 +65,9 @@ pub(crate) fn patch(
     let apply = verdict.map_or_else(|| current.observed_apply.clone(), |verdict| verdict.apply.clone());
     let conditions: Vec<Condition> = [healthy, drifted, ready].into_iter().flatten().collect();
     let is_taken_back = is_ignored && said(condition_type::DRIFTED).is_some();
+    let told = current.observer.as_ref().and_then(|observer| observer.last_look_time.clone());
+    let is_look = verdict.is_some_and(is_look);
+    let is_look_due = is_look && until_told(release, now).is_zero();
     let is_said = !is_taken_back
         && current.drifted_objects == drifted_objects
         && conditions.iter().all(|new| find_condition(&current.conditions, &new.type_) == Some(new));
@@ -68,7 +77,7 @@ pub(crate) fn patch(
             && u64::try_from(by.epoch) == Ok(writer.epoch)
     });
     if is_said
-        && (is_written_by_us || verdict.is_none())
+        && (verdict.is_none() || is_written_by_us && !is_look_due)
         && current.healthy_objects == healthy_objects
         && current.observed_bundle_digest == digest
         && current.observed_apply == apply
@@ -77,10 +86,11 @@ pub(crate) fn patch(
     }
     let mut status = Map::new();
     status.insert("conditions".to_owned(), json!(conditions));
-    status.insert(
-        "observer".to_owned(),
-        json!({"replica": writer.replica, "shard": writer.shard, "epoch": writer.epoch}),
-    );
+    let mut by = json!({"replica": writer.replica, "shard": writer.shard, "epoch": writer.epoch});
+    if let Some(at) = if is_look { Some(whole_second(now)) } else { told } {
+        by["lastLookTime"] = json!(at);
+    }
+    status.insert("observer".to_owned(), by);
     if !drifted_objects.is_empty() {
         status.insert("driftedObjects".to_owned(), json!(drifted_objects));
     }
@@ -94,6 +104,31 @@ pub(crate) fn patch(
         status.insert("observedApply".to_owned(), json!(apply));
     }
     Some(status)
+}
+
+/// Whether a verdict comes of a look at the target: one about a cluster that cannot be reached is none.
+fn is_look(verdict: &Verdict) -> bool {
+    verdict.healthy.reason != reason::CLUSTER_UNREACHABLE
+}
+
+/// How long a look at a Release that finds nothing new need not be told: not before the last one that is told of is as
+/// old as the interval, so that looks are rarely writes.
+fn until_told(release: &Release, now: Timestamp) -> Duration {
+    let observer = release.status.as_ref().and_then(|status| status.observer.as_ref());
+    let Some(Time(told)) = observer.and_then(|observer| observer.last_look_time.as_ref()) else {
+        return Duration::ZERO;
+    };
+    release.spec.interval().as_std().saturating_sub(now.duration_since(*told).unsigned_abs())
+}
+
+/// When to look again, so that a Release at rest says in time that it was looked at; never for a verdict that comes of
+/// no look.
+pub(crate) fn next_look(release: &Release, verdict: Option<&Verdict>, now: Timestamp) -> Option<Duration> {
+    verdict.filter(|verdict| is_look(verdict)).map(|_| until_told(release, now).max(SOONEST_LOOK))
+}
+
+fn whole_second(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
 /// The condition as it will stand there; its time of transition is the old one when its status is.
@@ -164,7 +199,7 @@ mod tests {
                 "healthyObjects": 2,
                 "observedBundleDigest": "b1",
                 "observedApply": "web.prod#1",
-                "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
+                "observer": {"replica": "obs-0", "shard": 7, "epoch": 4, "lastLookTime": "1970-01-01T00:01:40Z"},
             })
         );
         let written = release(&first);
@@ -185,6 +220,42 @@ mod tests {
     }
 
     #[test]
+    fn i12_the_age_of_what_is_said_is_told_with_each_news_and_else_once_in_an_interval() {
+        let patch = |status: &Value, verdict: &Verdict, second| {
+            super::patch(&release(status), Some(verdict), None, &writer(), at(second)).map(Value::Object)
+        };
+        let next = |status: &Value, verdict: &Verdict, second| {
+            next_look(&release(status), Some(verdict), at(second)).map(|wait| wait.as_secs())
+        };
+        let looked = |status: &Value| status["observer"]["lastLookTime"].clone();
+        let calm = verdict(false, Some("b1"));
+        let first = patch(&json!({}), &calm, 100).unwrap();
+        // The interval is ten minutes.
+        assert_eq!((patch(&first, &calm, 699), next(&first, &calm, 699)), (None, Some(1)));
+        assert_eq!(next(&first, &calm, 200), Some(500));
+        let again = patch(&first, &calm, 700).unwrap();
+        assert_eq!(
+            (looked(&again), &again["conditions"]),
+            (json!("1970-01-01T00:11:40Z"), &first["conditions"])
+        );
+        assert_eq!((patch(&again, &calm, 701), next(&again, &calm, 701)), (None, Some(599)));
+        let news = patch(&again, &verdict(true, Some("b1")), 800).unwrap();
+        assert_eq!(looked(&news), "1970-01-01T00:13:20Z");
+
+        // Who does not reach the cluster has not looked, however often it says so.
+        let unreachable = Finding {
+            status: ConditionStatus::Unknown,
+            reason: reason::CLUSTER_UNREACHABLE,
+            message: "m".to_owned(),
+        };
+        let cut_off = Verdict { healthy: unreachable, ..verdict(false, None) };
+        let said = patch(&news, &cut_off, 900).unwrap();
+        assert_eq!(looked(&said), looked(&news));
+        assert_eq!((patch(&said, &cut_off, 9000), next(&said, &cut_off, 9000)), (None, None));
+        assert_eq!(next_look(&release(&said), None, at(9000)), None);
+    }
+
+    #[test]
     fn what_nobody_wants_to_know_is_taken_back_and_not_said_again() {
         let object = json!({"kind": "ConfigMap", "name": "a", "manager": "hand"});
         let drifted = json!({
@@ -192,7 +263,7 @@ mod tests {
                 condition("Healthy", "True", "Healthy"), condition("Drifted", "True", "ChangedOnTarget"),
             ],
             "healthyObjects": 2, "observedBundleDigest": "b1", "observedApply": "web.prod#1", "driftedObjects": [object],
-            "observer": {"replica": "obs-0", "shard": 7, "epoch": 4},
+            "observer": {"replica": "obs-0", "shard": 7, "epoch": 4, "lastLookTime": "1970-01-01T00:01:40Z"},
         });
         let ignoring = |status: &Value| {
             let mut release = release(status);

@@ -1,11 +1,11 @@
-//! Which Releases say that they are Ready though nobody has looked for too long. Pure.
+//! Which Releases say something that nobody has looked at for too long. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::ReleaseSpec;
+use convoy_api::{Condition, ReleaseSpec, WriterStatus, condition_type, reason};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
@@ -13,16 +13,63 @@ use serde::Deserialize;
 /// default flags.
 pub const SLACK: Duration = Duration::from_secs(40);
 
+/// Whose looks are meant, and whose word of a Release ends without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looker {
+    /// Says Ready.
+    ControllerManager,
+    /// Says Healthy and Drifted.
+    Observer,
+}
+
+impl Looker {
+    /// The conditions that end.
+    pub fn conditions(self) -> &'static [&'static str] {
+        match self {
+            Self::ControllerManager => &[condition_type::READY],
+            Self::Observer => &[condition_type::HEALTHY, condition_type::DRIFTED],
+        }
+    }
+
+    /// The reason of conditions that ended.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::ControllerManager => reason::CONTROLLER_MISSING,
+            Self::Observer => reason::OBSERVER_MISSING,
+        }
+    }
+
+    /// In messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ControllerManager => "controller-manager",
+            Self::Observer => "observer",
+        }
+    }
+
+    /// Whether a condition is a word that ends. What is not Ready does not become so by itself, and what is known not to
+    /// be known may stay.
+    pub fn is_word(self, condition: &Condition) -> bool {
+        self.conditions().contains(&condition.type_.as_str())
+            && match self {
+                Self::ControllerManager => condition.status == "True",
+                Self::Observer => condition.status != "Unknown",
+            }
+    }
+}
+
 /// What a Release says of itself, as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
+    /// Whose look it is.
+    pub by: Looker,
     /// The replica that looked last.
     pub replica: String,
     /// When, by its clock.
     pub at: Timestamp,
     /// How often it wants to be looked at.
     pub interval: convoy_api::Duration,
-    /// Whether it says Ready and is worked on: others are left alone.
+    /// Whether it says what the look vouches for, and is looked at: others are left alone.
     pub is_vouched_for: bool,
 }
 
@@ -44,22 +91,27 @@ struct Spec {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Status {
-    conditions: Vec<convoy_api::Condition>,
-    controller: Option<convoy_api::WriterStatus>,
+    conditions: Vec<Condition>,
+    controller: Option<WriterStatus>,
+    observer: Option<WriterStatus>,
 }
 
 impl Look {
     /// Reads a Release; `None` for one that nobody has looked at, or that cannot be read.
-    pub fn read(json: &[u8]) -> Option<Self> {
+    pub fn read(json: &[u8], by: Looker) -> Option<Self> {
         let head: Head = serde_json::from_slice(json).ok()?;
-        let controller = head.status.controller?;
-        let ready = convoy_api::find_condition(&head.status.conditions, convoy_api::condition_type::READY);
-        let is_ready = ready.is_some_and(|ready| ready.status == "True");
+        let has_word = head.status.conditions.iter().any(|condition| by.is_word(condition));
+        let (writer, is_worked_on) = match by {
+            Looker::ControllerManager => (head.status.controller?, head.spec.suspend != Some(true)),
+            // What is suspended is observed none the less.
+            Looker::Observer => (head.status.observer?, true),
+        };
         Some(Self {
-            at: controller.last_look_time?.0,
-            replica: controller.replica,
+            by,
+            at: writer.last_look_time?.0,
+            replica: writer.replica,
             interval: ReleaseSpec { interval: head.spec.interval, ..ReleaseSpec::default() }.interval(),
-            is_vouched_for: is_ready && head.spec.suspend != Some(true),
+            is_vouched_for: has_word && is_worked_on,
         })
     }
 
@@ -67,7 +119,8 @@ impl Look {
     pub fn overdue(&self, now: Timestamp) -> String {
         let age = now.duration_since(self.at).as_secs().max(0);
         format!(
-            "no controller-manager looks at this Release: {} did last, {} ago, and the interval is {}; what is on the target may have changed. Start one, with the --shards of the apiserver",
+            "no {} looks at this Release: {} did last, {} ago, and the interval is {}; what is on the target may have changed. Start one, with the --shards of the apiserver",
+            self.by.name(),
             self.replica,
             convoy_api::Duration::from_secs(age.unsigned_abs()),
             self.interval,
@@ -118,7 +171,7 @@ impl Looks {
             return;
         };
         let since = match self.releases.get(key) {
-            // Who says Ready anew has looked, whatever its clock says.
+            // Who says anew what had ended has looked, whatever its clock says.
             Some(known) if known.at == look.at && (known.is_vouched_for || !look.is_vouched_for) => {
                 known.since
             }
@@ -202,7 +255,7 @@ mod tests {
     }
 
     fn look(release: &Value) -> Option<Look> {
-        Look::read(release.to_string().as_bytes())
+        Look::read(release.to_string().as_bytes(), Looker::ControllerManager)
     }
 
     fn key(name: &str) -> Arc<str> {
@@ -280,6 +333,38 @@ mod tests {
             looks.observe(&key(name), look(&release(0, "True")).as_ref(), at(100));
         }
         assert_eq!((looks.take_due(at(200), 1).len(), looks.take_due(at(200), 9).len()), (1, 1));
+    }
+
+    #[test]
+    fn i12_an_observers_word_is_all_that_it_says_to_know_also_of_what_is_suspended() {
+        let of = |healthy: &str, drifted: &str| {
+            let condition = |type_: &str, status: &str| {
+                json!({"type": type_, "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            };
+            let mut release = release(500, "True");
+            release["spec"]["suspend"] = json!(true);
+            release["status"]["conditions"] = json!([
+                condition("Ready", "True"),
+                condition("Healthy", healthy),
+                condition("Drifted", drifted)
+            ]);
+            release["status"]["observer"] =
+                json!({"replica": "obs-1", "shard": 3, "epoch": 2, "lastLookTime": at(0).to_string()});
+            Look::read(release.to_string().as_bytes(), Looker::Observer).unwrap()
+        };
+        for (healthy, drifted, is_word) in [
+            ("True", "False", true),
+            ("False", "Unknown", true),
+            ("Unknown", "True", true),
+            ("Unknown", "Unknown", false),
+        ] {
+            assert_eq!(of(healthy, drifted).is_vouched_for, is_word, "{healthy} {drifted}");
+        }
+        let said = of("True", "False");
+        assert_eq!((said.at, said.replica.as_str()), (at(0), "obs-1"));
+        assert!(said.overdue(at(101)).starts_with("no observer looks at this Release: obs-1 did last"));
+        assert_eq!(Look::read(release(0, "True").to_string().as_bytes(), Looker::Observer), None);
     }
 
     #[test]

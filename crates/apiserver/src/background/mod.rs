@@ -2,12 +2,12 @@
 //!
 //! - [`ShardLabels`] gives objects that were stored without the shard label, or with one of another number
 //!   of shards, the right one.
-//! - [`MissingControllers`] takes the word back of Releases that no controller-manager looks at any more.
+//! - [`OverdueLooks`] takes the word back of Releases that no controller-manager, or no observer, looks at any more.
 //!
 //! Several API servers may do both at once: each write is made only if the object still is as it was read.
 
 mod looks;
-mod missing_controllers;
+mod overdue;
 mod shard_labels;
 
 use std::future::Future;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use convoy_runtime::Clock;
 
-pub use looks::{Look, Looks, SLACK};
-pub use missing_controllers::MissingControllers;
+pub use looks::{Look, Looker, Looks, SLACK};
+pub use overdue::OverdueLooks;
 pub use shard_labels::ShardLabels;
 
 /// The user, and the field manager, of these writes.

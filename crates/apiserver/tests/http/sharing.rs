@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
+use convoy_apiserver::background::{Looker, OverdueLooks, ShardLabels, keep_running};
 use convoy_meta::{ListOptions, Object as _};
 use convoy_runtime::{Clock, ManualClock, RealClock};
 use convoy_shard::shard_of;
@@ -251,7 +251,8 @@ fn i12_a_release_that_no_controller_looks_at_stops_saying_that_it_is_ready() {
     let clock = ManualClock::at(jiff::Timestamp::now());
     let now = clock.clone();
     let it = Fixture::start_with(Setup { now: Arc::new(move || now.now()), ..Setup::default() });
-    let missing = Arc::new(MissingControllers::new(
+    let missing = Arc::new(OverdueLooks::new(
+        Looker::ControllerManager,
         Arc::clone(&it.plane.registry),
         Arc::new(clock.clone()),
         &it.plane.metrics,
@@ -295,6 +296,77 @@ fn i12_a_release_that_no_controller_looks_at_stops_saying_that_it_is_ready() {
     assert!(it.get("/metrics").text().contains("\nconvoy_releases_without_controller_total 2\n"));
     let back = look("web");
     assert_eq!(back["status"]["conditions"][0]["status"], "True");
+    assert!(!back["metadata"]["managedFields"].to_string().contains("convoy-apiserver"));
+}
+
+#[test]
+fn i12_what_an_observer_said_is_not_known_any_more_when_none_looks_and_the_column_shows_it() {
+    let clock = ManualClock::at(jiff::Timestamp::now());
+    let now = clock.clone();
+    let it = Fixture::start_with(Setup { now: Arc::new(move || now.now()), ..Setup::default() });
+    let overdue = OverdueLooks::new(
+        Looker::Observer,
+        Arc::clone(&it.plane.registry),
+        Arc::new(clock.clone()),
+        &it.plane.metrics,
+    );
+    let overdue = Arc::new(overdue);
+    it.runtime.spawn(keep_running("overdue", Arc::new(clock.clone()), move || Arc::clone(&overdue).run()));
+    let condition = |type_: &str, status: &str, reason: &str| {
+        json!({"type": type_, "status": status, "reason": reason, "message": "m",
+            "lastTransitionTime": clock.now().to_string()})
+    };
+    let look = |name: &str, drifted: &str| {
+        let body = json!({"apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release", "metadata": {"name": name},
+            "status": {
+                "observer": {"replica": "obs-1", "shard": 3, "epoch": 5, "lastLookTime": clock.now().to_string()},
+                "conditions": [condition("Healthy", "True", "Healthy"), condition("Drifted", drifted, "Said")]}});
+        let path = format!("{RELEASES}/{name}/status?fieldManager=convoy-observer&force=true");
+        it.taken("PATCH", &path, APPLY, &body)
+    };
+    for name in ["web", "half"] {
+        it.taken("POST", RELEASES, JSON, &release(name, "edge-1"));
+    }
+    let ready = json!({"status": {"conditions": [condition("Ready", "True", "Succeeded")]}});
+    let path = format!("{RELEASES}/web/status?fieldManager=convoy-controller-manager&force=true");
+    let body = json!({"apiVersion": "convoy.kumodo.io/v1alpha1", "kind": "Release", "metadata": {"name": "web"},
+        "status": ready["status"]});
+    it.taken("PATCH", &path, APPLY, &body);
+    let of = |name: &str, type_: &str| {
+        let all = it.get(&format!("{RELEASES}/{name}")).json()["status"]["conditions"].take();
+        all.as_array().unwrap().iter().find(|condition| condition["type"] == type_).unwrap().clone()
+    };
+    // Twice, so that a look after it was missed counts anew.
+    for _ in 0..2 {
+        look("web", "False");
+        look("half", "Unknown");
+        assert_eq!(of("web", "Healthy")["status"], "True");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while ["web", "half"].iter().any(|name| of(name, "Healthy")["status"] != "Unknown") {
+            assert!(Instant::now() < deadline, "it is {}", of("web", "Healthy"));
+            // In small steps: a clock that jumps is an API server that hung, which gives time to look first.
+            clock.advance(Duration::from_secs(1));
+        }
+        for (type_, was) in
+            [("Healthy", "Healthy was True (Healthy)"), ("Drifted", "Drifted was False (Said)")]
+        {
+            let said = of("web", type_);
+            assert_eq!((&said["status"], &said["reason"]), (&json!("Unknown"), &json!("ObserverMissing")));
+            let message = said["message"].as_str().unwrap();
+            assert!(message.contains("obs-1 did last, ") && message.ends_with(was), "{message}");
+        }
+        assert_eq!(of("half", "Drifted")["reason"], "Said", "what was not known needs no other word");
+        assert_eq!(of("web", "Ready")["status"], "True", "it is another's word");
+    }
+    let table = it.get_as(RELEASES, "application/json;as=Table;v=v1;g=meta.k8s.io").json();
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    for (name, cell) in [("Ready", "True"), ("Healthy", "Unknown"), ("Drifted", "Unknown")] {
+        let at = columns.iter().position(|column| column["name"] == name).unwrap();
+        let row = table["rows"].as_array().unwrap().iter().find(|row| row["cells"][0] == "web").unwrap();
+        assert_eq!(row["cells"][at], cell, "{name}");
+    }
+    assert!(it.get("/metrics").text().contains("\nconvoy_releases_without_observer_total 4\n"));
+    let back = look("web", "False");
     assert!(!back["metadata"]["managedFields"].to_string().contains("convoy-apiserver"));
 }
 

@@ -203,7 +203,10 @@ pub(crate) fn health_gate(
     match verdict {
         Some(("True", _)) if is_seen => HealthGate::Open,
         Some(("False", condition)) if is_seen && condition.reason == reason::DEGRADED => closed(condition),
-        Some(("Unknown", condition)) if condition.reason == reason::CLUSTER_UNREACHABLE => {
+        Some(("Unknown", condition))
+            if [reason::CLUSTER_UNREACHABLE, reason::OBSERVER_MISSING]
+                .contains(&condition.reason.as_str()) =>
+        {
             HealthGate::Unknown { reason: condition.reason.clone(), message: condition.message.clone() }
         }
         Some(("False", condition)) if is_seen && had_succeeded => closed(condition),
@@ -308,6 +311,25 @@ mod tests {
             let drift = Some(convoy_api::DriftPolicy { mode: Some(mode), ..Default::default() });
             let spec = ReleaseSpec { drift, ..ReleaseSpec::default() };
             assert_eq!(DriftMemory::default().decide(&spec, &drifted, seconds(100)), want);
+        }
+    }
+
+    #[test]
+    fn i12_health_that_nobody_sees_any_more_is_neither_waited_for_nor_failed() {
+        let (spec, zero) = (ReleaseSpec::default(), Timestamp::UNIX_EPOCH);
+        let long_after = zero + Duration::from_secs(3600);
+        let gate = |reason: &str, had_succeeded: bool| {
+            let status = status("Healthy", ConditionStatus::Unknown, reason, Some("b"));
+            health_gate(&spec, &status, &facts(1), zero, had_succeeded, long_after)
+        };
+        for reason in [reason::OBSERVER_MISSING, reason::CLUSTER_UNREACHABLE] {
+            for had_succeeded in [true, false] {
+                let gate = gate(reason, had_succeeded);
+                assert!(
+                    matches!(&gate, HealthGate::Unknown { reason: said, .. } if said == reason),
+                    "{gate:?}"
+                );
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use convoy_apiserver::audit::AuditLog;
 use convoy_apiserver::authentication::Authenticator;
 use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions};
-use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
+use convoy_apiserver::background::{Looker, OverdueLooks, ShardLabels, keep_running};
 use convoy_apiserver::delegated::{AccessReviews, AlwaysAllowedPaths, HostNamespaces, TokenReviews, Trust};
 use convoy_apiserver::filters::Now;
 use convoy_apiserver::health::Checks;
@@ -150,8 +150,10 @@ pub(crate) async fn run(
     tasks.spawn(etcd::count(storage, table, Arc::clone(&metrics), every, Arc::clone(&clock)));
     let labels = Arc::new(ShardLabels::new(Arc::clone(&registry), shards, Arc::clone(&clock), &metrics));
     tasks.spawn(keep_running("shard labels", Arc::clone(&clock), move || Arc::clone(&labels).run()));
-    let missing = Arc::new(MissingControllers::new(registry, Arc::clone(&clock), &metrics));
-    tasks.spawn(keep_running("missing controllers", clock, move || Arc::clone(&missing).run()));
+    for by in [Looker::ControllerManager, Looker::Observer] {
+        let overdue = Arc::new(OverdueLooks::new(by, Arc::clone(&registry), Arc::clone(&clock), &metrics));
+        tasks.spawn(keep_running("overdue looks", Arc::clone(&clock), move || Arc::clone(&overdue).run()));
+    }
 
     let server = builder.start().await.with_context(|| format!("serving on {address}"))?;
     announce(server.address());

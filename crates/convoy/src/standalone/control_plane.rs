@@ -8,7 +8,7 @@ use anyhow::Context;
 use convoy_apiserver::audit::AuditLog;
 use convoy_apiserver::authentication::{Authenticator, ClientCertificates, Union as Users};
 use convoy_apiserver::authorization::{Authorizer, Masters, Union as Permissions};
-use convoy_apiserver::background::{MissingControllers, ShardLabels, keep_running};
+use convoy_apiserver::background::{Looker, OverdueLooks, ShardLabels, keep_running};
 use convoy_apiserver::filters::Now;
 use convoy_apiserver::kinds::{convoy, core, observed, reviews, rollback, sharding as sharding_count};
 use convoy_apiserver::openapi::OpenApi;
@@ -128,10 +128,13 @@ impl ControlPlane {
         let mut tasks = vec![tokio::spawn(garbage.run()), tokio::spawn(namespaces.run())];
         let labels = Arc::new(ShardLabels::new(Arc::clone(&registry), shards, Arc::clone(clock), &metrics));
         let labels = keep_running("shard labels", Arc::clone(clock), move || Arc::clone(&labels).run());
-        let missing = Arc::new(MissingControllers::new(Arc::clone(&registry), Arc::clone(clock), &metrics));
-        let missing =
-            keep_running("missing controllers", Arc::clone(clock), move || Arc::clone(&missing).run());
-        tasks.extend([tokio::spawn(labels), tokio::spawn(missing)]);
+        tasks.push(tokio::spawn(labels));
+        for by in [Looker::ControllerManager, Looker::Observer] {
+            let overdue = OverdueLooks::new(by, Arc::clone(&registry), Arc::clone(clock), &metrics);
+            let overdue = Arc::new(overdue);
+            let run = move || Arc::clone(&overdue).run();
+            tasks.push(tokio::spawn(keep_running("overdue looks", Arc::clone(clock), run)));
+        }
         for group in ["", "events.k8s.io"] {
             let expiry = Expiry {
                 registry: Arc::clone(&registry),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use convoy_api::{GROUP, Release, VERSION, condition_type, reason};
+use convoy_api::{Condition, GROUP, Release, VERSION};
 use convoy_meta::{GetOptions, ListOptions, Reason, Status, time};
 use convoy_registry::{Registry, RequestContext, Resource, watch_status};
 use convoy_runtime::Clock;
@@ -10,7 +10,7 @@ use convoy_storage::watch_cache::{Delivery, DeliveryKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Look, Looks, USER};
+use super::{Look, Looker, Looks, USER};
 use crate::metrics::Metrics;
 
 /// Releases that are written at once.
@@ -22,21 +22,31 @@ const NAP: Duration = Duration::from_secs(5);
 /// Who wakes later than this hung, and others could not reach it.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Sets Ready to Unknown on Releases that no controller-manager has looked at for longer than their interval
-/// and the time of a takeover: with no live replica, nobody else would take the word back.
+/// Sets to Unknown what replicas of one kind said of Releases that none of them has looked at for longer than the
+/// interval and the time of a takeover: with no live replica, nobody else would take the word back.
 #[derive(Debug)]
-pub struct MissingControllers {
+pub struct OverdueLooks {
+    by: Looker,
     registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
     marked: Arc<AtomicU64>,
 }
 
-impl MissingControllers {
+impl OverdueLooks {
     /// For the Releases of `registry`; what is done is counted in `metrics`.
-    pub fn new(registry: Arc<Registry>, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
-        let help = "Releases set to Ready=Unknown because no controller-manager looked at them.";
-        let marked = metrics.counter("convoy_releases_without_controller_total", help, "");
-        Self { registry, clock, marked }
+    pub fn new(by: Looker, registry: Arc<Registry>, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
+        let (name, help) = match by {
+            Looker::ControllerManager => (
+                "convoy_releases_without_controller_total",
+                "Releases set to Ready=Unknown because no controller-manager looked at them.",
+            ),
+            Looker::Observer => (
+                "convoy_releases_without_observer_total",
+                "Releases set to Healthy=Unknown and Drifted=Unknown because no observer looked at them.",
+            ),
+        };
+        let marked = metrics.counter(name, help, "");
+        Self { by, registry, clock, marked }
     }
 
     /// Runs for ever.
@@ -82,7 +92,7 @@ impl MissingControllers {
             let done = futures::future::join_all(marks).await;
             for (key, done) in due.iter().zip(done) {
                 if let Err(status) = done {
-                    tracing::debug!(%status, %key, "a Release without a controller could not be marked");
+                    tracing::debug!(%status, %key, by = self.by.name(), "an overdue Release could not be marked");
                     looks.again(key, now.saturating_add(RETRY).unwrap_or(now));
                 }
             }
@@ -95,7 +105,7 @@ impl MissingControllers {
             let Some(entry) = delivery.entry() else { continue };
             let look = match delivery.kind() {
                 DeliveryKind::Deleted => None,
-                _ => Look::read(entry.json()),
+                _ => Look::read(entry.json(), self.by),
             };
             looks.observe(entry.key(), look.as_ref(), now);
         }
@@ -116,20 +126,20 @@ impl MissingControllers {
             Err(status) if status.reason() == Reason::NotFound => return Ok(()),
             Err(status) => return Err(status),
         };
-        let Some(look) = Look::read(entry.json()) else { return Ok(()) };
+        let Some(look) = Look::read(entry.json(), self.by) else { return Ok(()) };
         // Somebody looked meanwhile: the event of that is on its way.
         if !look.is_vouched_for || !looks.is_known(key, &look) {
             return Ok(());
         }
         let mut release = entry.to_value();
-        unready(&mut release, &look.overdue(now), now);
+        take_back(&mut release, self.by, &look.overdue(now), now);
         let context = RequestContext::internal(USER, now);
         // With the resourceVersion that was read.
         let write = self.registry.update(&context, releases, namespace, name, "status", release.into());
         match Box::pin(write).await {
             Ok(_) => {
                 self.marked.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(release = %format!("{namespace}/{name}"), replica = look.replica, "no controller-manager looks at it");
+                tracing::warn!(release = %format!("{namespace}/{name}"), replica = look.replica, by = self.by.name(), "nobody looks at it");
                 Ok(())
             }
             Err(status) if [Reason::Conflict, Reason::NotFound].contains(&status.reason()) => Ok(()),
@@ -138,14 +148,19 @@ impl MissingControllers {
     }
 }
 
-/// Sets Ready to Unknown and leaves all else as it is.
-fn unready(release: &mut Value, message: &str, now: Timestamp) {
+/// Sets what was said to Unknown, and leaves all else as it is.
+fn take_back(release: &mut Value, by: Looker, message: &str, now: Timestamp) {
     let conditions = release.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
-    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == condition_type::READY);
-    if let Some(Value::Object(ready)) = ready {
-        ready.insert("status".to_owned(), json!("Unknown"));
-        ready.insert("reason".to_owned(), json!(reason::CONTROLLER_MISSING));
-        ready.insert("message".to_owned(), json!(message));
-        ready.insert("lastTransitionTime".to_owned(), json!(time::format(now)));
+    for said in conditions.into_iter().flatten() {
+        let Ok(condition) = serde_json::from_value::<Condition>(said.clone()) else { continue };
+        let Value::Object(fields) = said else { continue };
+        if !by.is_word(&condition) {
+            continue;
+        }
+        let Condition { type_, status, reason, .. } = condition;
+        fields.insert("status".to_owned(), json!("Unknown"));
+        fields.insert("reason".to_owned(), json!(by.reason()));
+        fields.insert("message".to_owned(), json!(format!("{message}; {type_} was {status} ({reason})")));
+        fields.insert("lastTransitionTime".to_owned(), json!(time::format(now)));
     }
 }
