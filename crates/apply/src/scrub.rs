@@ -83,11 +83,19 @@ mod tests {
 
     /// The texts are those of kube-apiserver 1.36.
     #[test]
-    fn no_content_of_a_secret_is_in_a_text_and_fields_are() {
+    fn case_201_no_content_of_a_secret_is_in_a_text_and_fields_are() {
         let table = [
             (
                 "failed to create typed patch object (/s; /v1, Kind=Secret): .stringData.password: expected string, got &value.valueUnstructured{Value:20262026}",
                 "the server refused the content at .stringData.password (its words",
+            ),
+            (
+                "failed to create typed patch object (/s; /v1, Kind=Secret): .stringData.password: expected string, got &value.valueUnstructured{Value:map[string]interface {}{\"deep\":\"20262026\"}}",
+                "the server refused the content at .stringData.password (its words",
+            ),
+            (
+                "Secret \"s\" is invalid: data[20262026]: Invalid value: \"20262026\": a valid config key must consist of",
+                "the server refused the content (its words",
             ),
             (
                 "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 6",

@@ -102,7 +102,7 @@ async fn a_field_that_cannot_change_is_named_holds_nothing_else_and_is_made_anew
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_fills_is_neither_sent_nor_drift() {
+async fn case_116_117_what_the_server_fills_is_neither_sent_nor_drift() {
     let Some(plane) =
         ControlPlane::start_or_leave_out(&Options { controller_manager: true, ..Options::default() })
     else {
