@@ -237,7 +237,7 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
-                create("convoy.kumodo.io", &["releases/preview", "releases/rollback"]),
+                create("convoy.kumodo.io", &["releases/preview", "releases/diff", "releases/rollback"]),
                 get_observed
             ]),
         ),
@@ -247,7 +247,7 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
                 {"verbs": all, "apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "events"]},
                 {"verbs": read, "apiGroups": [""], "resources": ["namespaces"]},
                 {"verbs": all, "apiGroups": ["convoy.kumodo.io"], "resources": convoy_kinds},
-                create("convoy.kumodo.io", &["releases/preview", "releases/rollback"]),
+                create("convoy.kumodo.io", &["releases/preview", "releases/diff", "releases/rollback"]),
                 get_observed
             ]),
         ),

@@ -269,7 +269,15 @@ fn view_edit_and_admin_of_the_host_have_convoys_kinds() {
     wanted.extend(table(&[
         (write, SOURCES, &["team"]),
         (write, RELEASES, &["team"]),
-        ("create", &["convoy.kumodo.io/releases/preview", "convoy.kumodo.io/releases/rollback"], &["team"]),
+        (
+            "create",
+            &[
+                "convoy.kumodo.io/releases/preview",
+                "convoy.kumodo.io/releases/diff",
+                "convoy.kumodo.io/releases/rollback",
+            ],
+            &["team"],
+        ),
     ]));
     until("edit is aggregated", || (convoys("editer") == wanted).then_some(()));
     wanted.extend(table(&[(write, CLUSTERS, &["team"]), ("delete", INVENTORIES, &["team"])]));

@@ -404,6 +404,7 @@ async fn all_of_it(world: &World) {
     what_is_not_saved_can_be_previewed(world);
     every_action_is_shown_and_no_secret(world).await;
     told::differences_are_shown_and_no_secret(world).await;
+    told::files_of_this_machine_are_compared(world).await;
     told::the_history_is_shown_and_no_secret(world).await;
     told::health_is_a_tree_that_explains(world).await;
 }

@@ -1,6 +1,10 @@
 //! Cases from the field about health, by their numbers.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "helpers of tests, which make objects as others do"
+)]
 
 use convoy_health::{Health, State, health_of};
 use jiff::Timestamp;
@@ -146,7 +150,7 @@ fn case_126_workloads_are_neither_well_too_early_nor_under_way_for_ever() {
                 2,
                 json!({"replicas": 3,
             "updateStrategy": {"type": "RollingUpdate"}}),
-                of_three.clone(),
+                of_three,
             ),
         ),
         (

@@ -122,7 +122,7 @@ fn case_205_annotations_of_others_and_fields_that_an_object_calls_sensitive_are_
     let (before, after) = (login("ann", "CANARY-1"), login("ben", "CANARY-2"));
     check(&told(&before, &after, &after), &["-  user: ann\n+  user: ben\n", "password: (hidden) # before"]);
     // Whoever changed it on the target cannot make it be shown by taking the annotation away.
-    let mut bare = before.clone();
+    let mut bare = before;
     bare["metadata"]["annotations"] = json!({});
     check(&told(&bare, &after, &after), &["password: (hidden) # before"]);
 }

@@ -229,7 +229,7 @@ impl Preparer {
         values: Vec<ValuesText>,
         ownership: &dyn Ownership,
     ) -> Result<Arc<Ready>, PrepareError> {
-        self.rendered(release, source, capabilities, values, (ownership, Keeping::InStore)).await
+        self.rendered(release, (source, None), capabilities, values, (ownership, Keeping::InStore)).await
     }
 
     /// The same bundle for someone who only looks: nothing that is rendered now is put into the render store.
@@ -245,13 +245,31 @@ impl Preparer {
         values: Vec<ValuesText>,
         ownership: &dyn Ownership,
     ) -> Result<Arc<Ready>, PrepareError> {
-        self.rendered(release, source, capabilities, values, (ownership, Keeping::InMemory)).await
+        self.rendered(release, (source, None), capabilities, values, (ownership, Keeping::InMemory)).await
+    }
+
+    /// The bundle that a Release would have if these files were its source's. They are put nowhere but in memory.
+    /// `values` are those of [`Preparer::values`].
+    ///
+    /// # Errors
+    /// See [`PrepareError`].
+    pub async fn look_at_files(
+        &self,
+        release: &Release,
+        (files, path): (&Arc<Artifact>, &str),
+        capabilities: &Capabilities,
+        values: Vec<ValuesText>,
+        ownership: &dyn Ownership,
+    ) -> Result<Arc<Ready>, PrepareError> {
+        let source = Resolved { artifact: files.status(), path: path.to_owned() };
+        let keeping = (ownership, Keeping::InMemory);
+        self.rendered(release, (&source, Some(files)), capabilities, values, keeping).await
     }
 
     async fn rendered(
         &self,
         release: &Release,
-        source: &Resolved,
+        (source, given): (&Resolved, Option<&Arc<Artifact>>),
         capabilities: &Capabilities,
         values: Vec<ValuesText>,
         (ownership, keeping): (&dyn Ownership, Keeping),
@@ -270,17 +288,20 @@ impl Preparer {
         let store_failed = |error: &dyn std::error::Error| PrepareError::Failed {
             message: format!("the render store fails: {}", in_words(error)),
         };
-        let files = self
-            .artifact(&artifact.digest, &artifact.revision)
-            .await
-            .map_err(|error| store_failed(&error))?
-            .ok_or_else(|| PrepareError::Missing {
-                reason: reason::DEPENDENCY_NOT_READY,
-                message: format!(
-                    "the artifact {} is not in the render store; it is being fetched again",
-                    artifact.revision
-                ),
-            })?;
+        let files = match given {
+            Some(files) => Some(Arc::clone(files)),
+            None => self
+                .artifact(&artifact.digest, &artifact.revision)
+                .await
+                .map_err(|error| store_failed(&error))?,
+        };
+        let files = files.ok_or_else(|| PrepareError::Missing {
+            reason: reason::DEPENDENCY_NOT_READY,
+            message: format!(
+                "the artifact {} is not in the render store; it is being fetched again",
+                artifact.revision
+            ),
+        })?;
         let facts = TargetFacts {
             kubernetes_version: capabilities.version.clone(),
             api_versions: capabilities.api_versions.iter().cloned().collect(),

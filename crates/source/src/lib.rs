@@ -52,4 +52,5 @@ pub use oci::{FetchedOci, OciReference, OciRepository};
 pub use reference::{CommitId, GitRef, RefError, RefName, VersionRange};
 pub use submodules::SubmoduleError;
 pub use tree::TreeError;
+pub use unpack::{pack_archive, unpack_archive};
 pub use url::{GitUrl, UrlError};

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::Compression;
 use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 
 use crate::error::Failure;
 use crate::job::Job;
@@ -18,6 +21,33 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const OVERHEAD: u64 = 4096;
 /// Longest path, in bytes.
 const MAX_PATH: usize = 1024;
+
+/// Reads all plain files of a tar, packed with gzip or not, that somebody handed in.
+///
+/// # Errors
+/// When it is no such archive, leads out of itself, or is more than `limits` let it be.
+pub fn unpack_archive(
+    archive: &[u8],
+    limits: Limits,
+    timeout: Duration,
+) -> Result<BTreeMap<String, Bytes>, Failure> {
+    files(archive, limits, &Job::start(timeout))
+}
+
+/// The reverse of [`unpack_archive`]: files as a tar, packed with gzip. Equal files give equal bytes.
+///
+/// # Errors
+/// When a path is none that an archive can hold.
+pub fn pack_archive(files: &BTreeMap<String, Bytes>) -> std::io::Result<Vec<u8>> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, path, content.as_ref())?;
+    }
+    tar.into_inner()?.finish()
+}
 
 /// Reads all plain files of an archive.
 pub(crate) fn files(archive: &[u8], limits: Limits, job: &Job) -> Result<BTreeMap<String, Bytes>, Failure> {
@@ -89,7 +119,6 @@ fn plain(path: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::time::Duration;
 
     use super::*;
 
@@ -133,6 +162,18 @@ mod tests {
         for archive in [archive.clone(), gzipped(&archive)] {
             assert_eq!(read(&archive, Limits::default()).await.unwrap(), ["a/b.yaml", "c.yaml"]);
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_packed_comes_out_as_it_was() {
+        let long = format!("templates/{}/deployment.yaml", "folder".repeat(30));
+        let files: BTreeMap<String, Bytes> =
+            [("Chart.yaml", "name: a\n"), (&long, "kind: A\n"), ("empty", "")]
+                .map(|(path, text)| (path.to_owned(), Bytes::copy_from_slice(text.as_bytes())))
+                .into();
+        let archive = pack_archive(&files).unwrap();
+        assert_eq!(archive, pack_archive(&files).unwrap());
+        assert_eq!(unpack_archive(&archive, Limits::default(), Duration::from_secs(30)).unwrap(), files);
     }
 
     #[tokio::test]

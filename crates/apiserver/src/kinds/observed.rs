@@ -87,8 +87,8 @@ pub(super) fn unavailable(error: &ProxyError) -> Status {
 pub(super) struct Observed {
     name: &'static str,
     kind: &'static str,
-    /// Whether a Release in the body is asked about as well.
-    takes_release: bool,
+    /// What may be handed in.
+    takes: Takes,
     /// What may stand in the query, and is passed on.
     query: &'static [&'static str],
     /// Whether the answer is also written as text.
@@ -96,12 +96,22 @@ pub(super) struct Observed {
     schema: fn() -> Value,
 }
 
+/// What stands in the body of a POST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    /// A Release, which is asked about instead of the one that is saved.
+    Release,
+    /// An archive of files, which stand for those of the Release's source.
+    Files,
+}
+
 /// All of them.
 const OBSERVED: [Observed; 4] = [
     Observed {
         name: ReleasePreview::SUBRESOURCE,
         kind: ReleasePreview::KIND,
-        takes_release: true,
+        takes: Takes::Release,
         query: &[],
         has_text: false,
         schema: ReleasePreview::schema,
@@ -109,7 +119,7 @@ const OBSERVED: [Observed; 4] = [
     Observed {
         name: ReleaseDiff::SUBRESOURCE,
         kind: ReleaseDiff::KIND,
-        takes_release: false,
+        takes: Takes::Files,
         query: &[],
         has_text: true,
         schema: ReleaseDiff::schema,
@@ -117,7 +127,7 @@ const OBSERVED: [Observed; 4] = [
     Observed {
         name: ReleaseHistory::SUBRESOURCE,
         kind: ReleaseHistory::KIND,
-        takes_release: false,
+        takes: Takes::Nothing,
         query: &["revision", "to"],
         has_text: true,
         schema: ReleaseHistory::schema,
@@ -125,7 +135,7 @@ const OBSERVED: [Observed; 4] = [
     Observed {
         name: ReleaseHealth::SUBRESOURCE,
         kind: ReleaseHealth::KIND,
-        takes_release: false,
+        takes: Takes::Nothing,
         query: &[],
         has_text: false,
         schema: ReleaseHealth::schema,
@@ -152,7 +162,7 @@ pub(super) fn subresources() -> impl Iterator<Item = Subresource> {
             version: VERSION.to_owned(),
             kind: observed.kind.to_owned(),
         }),
-        verbs: if observed.takes_release { vec![Verb::Get, Verb::Create] } else { vec![Verb::Get] },
+        verbs: if observed.takes == Takes::Nothing { vec![Verb::Get] } else { vec![Verb::Get, Verb::Create] },
     })
 }
 
@@ -203,11 +213,14 @@ impl Asks {
         }
         let (namespace, name) = (request.namespace.as_str(), request.name.as_str());
         let release = match call.method {
-            Method::GET => {
+            // Files are those of a Release that is there.
+            Method::GET | Method::POST
+                if call.method == Method::GET || self.observed.takes == Takes::Files =>
+            {
                 let found = self.registry.get(resource, namespace, name, &GetOptions::default()).await?;
                 found.to_value()
             }
-            Method::POST if self.observed.takes_release => {
+            Method::POST if self.observed.takes == Takes::Release => {
                 self.given(call, resource, namespace, name).await?
             }
             _ => return Err(Status::method_not_allowed()),
@@ -225,7 +238,11 @@ impl Asks {
         );
         let query = self.query(call)?;
         // What is saved is the observer's to know.
-        let body = if call.method == Method::POST { release.to_string().into() } else { Default::default() };
+        let body = match self.observed.takes {
+            Takes::Release if call.method == Method::POST => release.to_string().into(),
+            Takes::Files if call.method == Method::POST => call.body.clone(),
+            _ => Default::default(),
+        };
         let request = ProxiedRequest { method: call.method.clone(), path, query, body };
         let answer = self.observers.ask(&cluster, request).await?;
         let said: Value = serde_json::from_slice(&answer.body).map_err(|_| {

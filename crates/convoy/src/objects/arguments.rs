@@ -107,9 +107,16 @@ pub(crate) struct Diff {
     /// How it is printed.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = DiffOutput::Unified)]
     pub(crate) output: DiffOutput,
+    /// Compare what would be applied if the files of this folder, packaged chart or file of manifests were those of
+    /// the Release's source. They are sent to the API server, and kept nowhere.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) source: Option<PathBuf>,
     /// Print both sides beside each other, as wide as COLUMNS says.
     #[arg(long)]
     pub(crate) side_by_side: bool,
+    /// Stay, and print what changes: on a terminal it is drawn anew, else each is a block of its own. Ctrl-C ends it.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -160,7 +167,8 @@ pub(crate) struct Health {
     /// How it is printed. Default: a tree.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<DocumentOutput>,
-    /// Stay, and print what changes, until it is healthy. Ctrl-C ends it.
+    /// Stay, and print what changes, until it is healthy: on a terminal it is drawn anew, else each is a block of its
+    /// own. Ctrl-C ends it.
     #[arg(short, long)]
     pub(crate) watch: bool,
     #[command(flatten)]

@@ -1,24 +1,42 @@
 //! `convoy diff`: how what would be applied of a Release differs from what is on its target.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use convoy_api::ReleaseDiff;
+use convoy_runtime::Clock;
 use serde_json::Value;
 
 use super::arguments::{Diff, DiffOutput};
+use super::markdown::markdown;
 use super::server::Server;
+use super::watched::{Shown, shown_once, watch};
 use crate::terminal::{Colour, Display};
 
-/// The longest comment that is made: GitHub takes 65,536 characters.
-const LONGEST_COMMENT: usize = 60_000;
 /// How wide both sides are together when the terminal does not say.
 const WIDTH: usize = 160;
 
+/// How often it is asked anew with `--watch`. What the target said of objects that stayed as they are is kept by the
+/// observer.
+const LOOK: Duration = Duration::from_secs(5);
+
 /// Prints the differences. True when there are none.
-pub(super) async fn run(arguments: &Diff) -> anyhow::Result<bool> {
+pub(super) async fn run(arguments: &Diff, clock: &dyn Clock) -> anyhow::Result<bool> {
     let server = Server::connect(&arguments.connection).await?;
-    let answer = server.observed(&arguments.release, ReleaseDiff::SUBRESOURCE, "").await?;
+    let ask = async || look(&server, arguments).await;
+    if arguments.watch { watch(LOOK, clock, ask).await } else { shown_once(&ask().await?) }
+}
+
+async fn look(server: &Server, arguments: &Diff) -> anyhow::Result<Shown> {
+    let answer = match &arguments.source {
+        None => server.observed(&arguments.release, ReleaseDiff::SUBRESOURCE, "").await?,
+        // Each time anew: who edits the files wants to see what that comes to.
+        Some(source) => {
+            let archive = super::handed_in::archive(source)?;
+            server.observed_of(&arguments.release, ReleaseDiff::SUBRESOURCE, archive).await?
+        }
+    };
     let diff = read(answer.clone())?;
     let text = match arguments.output {
         DiffOutput::Json => format!("{}\n", serde_json::to_string_pretty(&answer)?),
@@ -28,13 +46,13 @@ pub(super) async fn run(arguments: &Diff) -> anyhow::Result<bool> {
         DiffOutput::Unified if arguments.side_by_side => side_by_side(&diff, width(), Display::detect()),
         DiffOutput::Unified => painted(&diff.unified(), Display::detect()),
     };
-    print!("{text}");
     // What could not be compared is no agreement.
-    if !diff.problems.is_empty() && diff.is_empty() {
+    if !diff.problems.is_empty() && diff.is_empty() && !arguments.watch {
+        print!("{text}");
         let said: Vec<&str> = diff.problems.iter().map(|problem| problem.message.as_str()).collect();
         anyhow::bail!("{}", said.join("; "));
     }
-    Ok(diff.is_empty())
+    Ok(Shown { text, is_good: diff.is_empty() && diff.problems.is_empty(), is_last: false })
 }
 
 pub(super) fn read(answer: Value) -> anyhow::Result<ReleaseDiff> {
@@ -57,49 +75,6 @@ pub(super) fn painted(text: &str, display: Display) -> String {
         out.push('\n');
         out
     })
-}
-
-fn markdown(release: &str, diff: &ReleaseDiff) -> String {
-    let summary = if diff.is_empty() && diff.problems.is_empty() { "no differences" } else { &diff.summary };
-    let mut text = format!("### {release} on {}: {summary}\n", diff.cluster);
-    for problem in &diff.problems {
-        _ = write!(text, "\n> **{}**: {}\n", problem.reason, problem.message.replace('\n', "\n> "));
-    }
-    let mut left_out = 0;
-    for object in &diff.objects {
-        // A fence that the content cannot end.
-        let longest = object.diff.lines().map(|line| line.chars().filter(|c| *c == '`').count()).max();
-        let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
-        let mut part = format!(
-            "\n<details><summary>{} <code>{}</code>: {}</summary>\n\n",
-            object.action.as_words(),
-            escaped(&object.named()),
-            escaped(&object.reason)
-        );
-        if !object.problem.is_empty() {
-            _ = write!(part, "> {}\n\n", escaped(&object.problem).replace('\n', "\n> "));
-        }
-        if !object.diff.is_empty() {
-            _ = write!(part, "{fence}diff\n{}{fence}\n", object.diff);
-        }
-        part.push_str("</details>\n");
-        if text.len() + part.len() > LONGEST_COMMENT {
-            left_out += 1;
-        } else {
-            text.push_str(&part);
-        }
-    }
-    if left_out > 0 {
-        _ = write!(text, "\n{left_out} more objects were left out to keep the comment short.\n");
-    }
-    for remark in &diff.remarks {
-        _ = write!(text, "\n_{}_\n", escaped(remark));
-    }
-    text
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn width() -> usize {
@@ -204,22 +179,6 @@ kind: ConfigMap    | kind: ConfigMap
 ";
         assert_eq!(side_by_side(&diff(), 40, Display::Plain), want);
         assert_eq!(padded("abcdef", 4), "abc…");
-    }
-
-    #[test]
-    fn a_comment_cannot_be_broken_out_of_and_is_bounded() {
-        let text = markdown("web", &diff());
-        assert!(text.starts_with("### web on prod: 1 to change\n"), "{text}");
-        assert!(text.contains("because of &lt;b&gt;</summary>") && text.contains("\n````diff\n@@"), "{text}");
-        let mut many = diff();
-        many.objects = vec![many.objects[0].clone(); 1000];
-        let text = markdown("web", &many);
-        assert!(
-            text.len() < LONGEST_COMMENT + 200 && text.contains("more objects were left out"),
-            "{}",
-            text.len()
-        );
-        assert!(markdown("web", &ReleaseDiff::default()).contains("no differences"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use convoy_runtime::Clock;
 use super::arguments::Health;
 use super::history::document;
 use super::server::Server;
+use super::watched::{Shown, shown_once, watch};
 use crate::terminal::{Colour, Display};
 
 /// How often it is asked anew with `--watch`.
@@ -19,25 +20,20 @@ const HEALTHY: &str = "Healthy";
 /// Prints how the objects are. False when they are not healthy.
 pub(super) async fn run(arguments: &Health, clock: &dyn Clock) -> anyhow::Result<bool> {
     let server = Server::connect(&arguments.connection).await?;
-    let mut printed = String::new();
-    loop {
-        let answer = server.observed(&arguments.release, ReleaseHealth::SUBRESOURCE, "").await?;
-        let health: ReleaseHealth =
-            serde_json::from_value(answer.clone()).context("the API server's answer is no health")?;
-        let text = match arguments.output {
-            Some(output) => document(&answer, output)?,
-            None => tree(&health, arguments.all, Display::detect()),
-        };
-        if text != printed {
-            print!("{text}");
-            printed = text;
-        }
-        let is_healthy = health.state == HEALTHY;
-        if is_healthy || !arguments.watch {
-            return Ok(is_healthy);
-        }
-        clock.sleep(LOOK).await;
-    }
+    let ask = async || look(&server, arguments).await;
+    if arguments.watch { watch(LOOK, clock, ask).await } else { shown_once(&ask().await?) }
+}
+
+async fn look(server: &Server, arguments: &Health) -> anyhow::Result<Shown> {
+    let answer = server.observed(&arguments.release, ReleaseHealth::SUBRESOURCE, "").await?;
+    let health: ReleaseHealth =
+        serde_json::from_value(answer.clone()).context("the API server's answer is no health")?;
+    let text = match arguments.output {
+        Some(output) => document(&answer, output)?,
+        None => tree(&health, arguments.all, Display::detect()),
+    };
+    let is_healthy = health.state == HEALTHY;
+    Ok(Shown { text, is_good: is_healthy, is_last: is_healthy })
 }
 
 fn colour(state: &str) -> Colour {

@@ -9,8 +9,11 @@
 //! | `describe` | `convoy describe` |
 //! | `preview` | `convoy preview` |
 //! | `diff` | `convoy diff` |
+//! | `markdown` | a diff as a comment on a pull request |
+//! | `handed_in` | the files of `--source` |
 //! | `health` | `convoy health` |
 //! | `history` | `convoy history` |
+//! | `watched` | `--watch` of these |
 //! | `ask` | `convoy reconcile`, `suspend` and `resume` |
 //! | `forget` | `convoy forget` |
 
@@ -20,10 +23,13 @@ mod describe;
 mod diff;
 mod forget;
 mod get;
+mod handed_in;
 mod health;
 mod history;
+mod markdown;
 mod preview;
 mod server;
+mod watched;
 mod what;
 
 use std::process::ExitCode;
@@ -69,7 +75,7 @@ pub(crate) async fn run(command: &Command, clock: &dyn Clock) -> anyhow::Result<
         Command::History(arguments) => history::run(arguments).await?,
         Command::Diff(arguments) => {
             // As kubectl diff has it: 1 says that there are differences, so that what failed needs another code.
-            return Ok(match diff::run(arguments).await {
+            return Ok(match diff::run(arguments, clock).await {
                 Ok(true) => ExitCode::SUCCESS,
                 Ok(false) => ExitCode::FAILURE,
                 Err(error) => {

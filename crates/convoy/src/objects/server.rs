@@ -178,16 +178,39 @@ impl Server {
     }
 
     /// What is answered about a Release.
-    #[expect(clippy::disallowed_methods, reason = "it only reads")]
     pub(super) async fn observed(&self, name: &str, subresource: &str, query: &str) -> anyhow::Result<Value> {
-        let namespace = self.namespace.clone().unwrap_or_default();
         let mark = if query.is_empty() { "" } else { "?" };
-        let path = format!(
-            "/apis/{API_VERSION}/namespaces/{namespace}/{}/{name}/{subresource}{mark}{query}",
-            Release::PLURAL
-        );
-        let request = http::Request::get(path).body(Vec::new()).context("making the request")?;
-        let answer = self.client.request::<Value>(request).await;
+        let path = format!("{}{mark}{query}", self.path_of(name, subresource));
+        self.answer(http::Request::get(path).body(Vec::new()), name, subresource).await
+    }
+
+    /// What is answered about a Release if its source had these files.
+    pub(super) async fn observed_of(
+        &self,
+        name: &str,
+        subresource: &str,
+        archive: Vec<u8>,
+    ) -> anyhow::Result<Value> {
+        let request = http::Request::post(self.path_of(name, subresource))
+            .header(http::header::CONTENT_TYPE, "application/gzip")
+            .body(archive);
+        self.answer(request, name, subresource).await
+    }
+
+    fn path_of(&self, name: &str, subresource: &str) -> String {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        format!("/apis/{API_VERSION}/namespaces/{namespace}/{}/{name}/{subresource}", Release::PLURAL)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it only asks")]
+    async fn answer(
+        &self,
+        request: http::Result<http::Request<Vec<u8>>>,
+        name: &str,
+        subresource: &str,
+    ) -> anyhow::Result<Value> {
+        let answer = self.client.request::<Value>(request.context("making the request")?).await;
+        let namespace = self.namespace.as_deref().unwrap_or_default();
         answer.with_context(|| format!("asking for the {subresource} of the Release {namespace}/{name}"))
     }
 

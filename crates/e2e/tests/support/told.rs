@@ -88,6 +88,57 @@ pub(crate) async fn differences_are_shown_and_no_secret(world: &World) {
     assert_eq!(world.convoy_cli().run("diff nobody").0, Some(2));
 }
 
+/// Files that are nowhere but on this machine are compared with the target, in the way that a job on a pull request does.
+pub(crate) async fn files_of_this_machine_are_compared(world: &World) {
+    let local = world.folder.path().join("pull-request");
+    std::fs::create_dir_all(&local).unwrap();
+    let write = |text: &str| std::fs::write(local.join("all.yaml"), text).unwrap();
+    let line = format!("diff plain --source {}", local.display());
+    let versions = world.versions().await;
+    // All that differs is what these files have.
+    let new = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: proposed}\ndata: {a: \"```\"}\n";
+    let text =
+        format!("{}{new}", PLAIN.replace("k: wanted", "k: proposed").replace(CANARY, "CANARY-proposed"));
+    write(&text);
+    assert_eq!(world.convoy_cli().run(&line).0, Some(1));
+    let printed = in_all_formats(world, &line, &FORMATS);
+    for part in [
+        "\n+  k: proposed\n",
+        "\n-  token: (hidden) # before\n+  token: (hidden) # after\n",
+        "\n+  password: (hidden) # after\n",
+        "--- /dev/null\n+++ b/v1/ConfigMap/default/proposed\n",
+    ] {
+        assert!(printed[0].contains(part), "{part:?}: {}", printed[0]);
+    }
+    let comment = &printed[2];
+    assert!(comment.starts_with("### plain on here: 1 to create, 2 to change"), "{comment}");
+    for part in ["<summary>create <code>ConfigMap default/proposed</code>", "\n````diff\n", "</details>\n"] {
+        assert!(comment.contains(part), "{part:?}: {comment}");
+    }
+    assert!(printed[3].contains("\"sourceRevision\": \"given@sha256:"), "{}", printed[3]);
+    // It is the whole bundle: what it lacks would be deleted.
+    write(new);
+    let (code, out, err) = world.convoy_cli().run(&format!("{line} -o summary"));
+    assert!(code == Some(1) && out.contains("delete Secret default/plain"), "{out}{err}");
+    // What does not render, and what is not there, is no agreement.
+    write("just text\n");
+    let (code, _, err) = world.convoy_cli().run(&line);
+    assert!(code == Some(2) && !err.is_empty(), "{code:?} {err}");
+    assert_eq!(world.convoy_cli().run("diff plain --source /nowhere/at/all").0, Some(2));
+    assert_eq!(world.convoy_cli().run(&format!("diff nobody --source {}", local.display())).0, Some(2));
+    assert_eq!(world.versions().await, versions, "asking changed nothing");
+    assert_eq!(world.writes(), Vec::<String>::new());
+
+    // A chart whose Release takes values from a Secret: what strangers' templates make of them is not told.
+    let chart = world.folder.path().join("pull-request-chart");
+    std::fs::create_dir_all(chart.join("templates")).unwrap();
+    std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: c\nversion: 2.0.0\n").unwrap();
+    let reversed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tells}\ndata: {plain: {{ .Values.password | upper | nospace | trunc 9 | quote }}}\n";
+    std::fs::write(chart.join("templates/a.yaml"), reversed).unwrap();
+    let printed = in_all_formats(world, &format!("diff web --source {}", chart.display()), &FORMATS);
+    assert!(printed[0].contains("+  plain: (hidden) # after"), "{}", printed[0]);
+}
+
 /// Revisions, their manifests, and how two of them differ.
 pub(crate) async fn the_history_is_shown_and_no_secret(world: &World) {
     let changed = PLAIN.replace("k: wanted", "k: second");

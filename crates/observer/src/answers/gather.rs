@@ -21,6 +21,7 @@ use convoy_render::SecretValues;
 use convoy_runtime::{Sharded as _, StoreKey};
 
 use super::Answering;
+use super::given::GivenFiles;
 use super::history::joined;
 use super::targets::Seen;
 use crate::model::{View, WatchedKind};
@@ -46,6 +47,8 @@ pub(crate) struct Gathered<'a> {
     pub(crate) key: &'a StoreKey,
     pub(crate) release: &'a Release,
     pub(crate) ownership: &'a Arc<dyn Ownership>,
+    /// What stands for the source's files.
+    pub(crate) given: Option<&'a GivenFiles>,
 }
 
 /// What was delivered so far.
@@ -177,7 +180,9 @@ impl Answering {
         let Gathered { release, ownership, .. } = gathered;
         let desired = self.desired(gathered, seen, preview, secrets).await;
         let digest = desired.as_ref().ok().map(|bundle| bundle.digest.as_str());
-        let Some(rollback) = rollback(release, digest) else {
+        // Who hands in files asks about these, wherever the Release has gone back to.
+        let rollback = if gathered.given.is_some() { None } else { rollback(release, digest) };
+        let Some(rollback) = rollback else {
             return Ok(Chosen { bundle: desired?, namespace: namespace_of(release), is_rollback: false });
         };
         let revision = rollback.revision;
@@ -214,6 +219,13 @@ impl Answering {
         // First, so that whatever else goes wrong is masked.
         let values = self.preparer.values(release).await.map_err(failed)?;
         *secrets = SecretValues::of(&values);
+        if let Some(GivenFiles { files, path }) = gathered.given {
+            files.revision().clone_into(&mut preview.source_revision);
+            let files = (files, path.as_str());
+            let bundle =
+                self.preparer.look_at_files(release, files, &seen.capabilities, values, &**ownership);
+            return bundle.await.map_err(failed);
+        }
         let source = self.sources.resolve(release).await;
         let source = source.map_err(|Unresolved { reason, message, .. }| problem(reason, message))?;
         preview.source_revision.clone_from(&source.artifact.revision);
@@ -322,12 +334,17 @@ impl Answering {
             mask: Mask {
                 text: &mask,
                 hides_before: takes_secrets,
-                hides_after: takes_secrets && chosen.is_rollback && chosen.bundle.secret_places.is_none(),
+                // Files of anyone can say a Secret's value in other words, which nothing tracks.
+                hides_after: takes_secrets
+                    && (gathered.given.is_some()
+                        || chosen.is_rollback && chosen.bundle.secret_places.is_none()),
                 places: &places,
             },
         };
         let mut tried = try_out(&seen.target, planned, &options).await;
-        if tells_all && gathered.ownership.check().is_ok() {
+        // What others ask about again is what is delivered.
+        let is_kept = tells_all && gathered.given.is_none() && gathered.ownership.check().is_ok();
+        if is_kept {
             self.known.put((gathered.key, &cluster), made_of, now, std::mem::take(&mut tried.said));
         }
         if let Some(error) = &tried.stopped {

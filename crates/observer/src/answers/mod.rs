@@ -9,6 +9,7 @@
 //! | `bystander` | answers of a replica that caches all Releases and owns others |
 //! | `diff` | from a preview to a diff |
 //! | `gather` | from a Release to its preview |
+//! | `given` | files that stand for those of a Release's source |
 //! | `health` | how the objects of a Release are |
 //! | `children` | what unhealthy objects have made, to explain them |
 //! | `history` | what was delivered of a Release |
@@ -20,6 +21,7 @@ mod bystander;
 mod children;
 mod diff;
 mod gather;
+mod given;
 mod health;
 mod history;
 mod known;
@@ -43,6 +45,7 @@ use convoy_runtime::{
 };
 use http::{Method, StatusCode};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use self::bounded::bounded;
 use self::bystander::Bystander;
@@ -92,6 +95,8 @@ pub(crate) struct Answering {
     own: Option<PeerLeases>,
     scope: CacheScope,
     replica: String,
+    /// Turns of those who hand in files.
+    archives: Semaphore,
 }
 
 /// Whose shards an observer answers for.
@@ -137,6 +142,7 @@ impl Answering {
             own,
             scope,
             replica,
+            archives: Semaphore::new(given::AT_A_TIME),
         }
     }
 
@@ -151,8 +157,9 @@ impl Answering {
     async fn body(&self, request: &ProxiedRequest) -> Result<Vec<u8>, Status> {
         let (key, wanted) = asked_for(&request.path).ok_or_else(Status::unknown_resource)?;
         let saved = self.releases.get(&key);
+        let is_given = request.method == Method::POST && wanted == Wanted::Diff;
         let release = match request.method {
-            Method::GET => saved.as_deref().cloned(),
+            _ if request.method == Method::GET || is_given => saved.as_deref().cloned(),
             Method::POST if wanted == Wanted::Preview => {
                 let given: Release = serde_json::from_slice(&request.body)
                     .map_err(|error| Status::bad_request(error.to_string()))
@@ -167,8 +174,17 @@ impl Answering {
         let Some(release) = release else { return Err(self.not_here(&key, None)) };
         let shard = release.shard(&self.shards);
         let ownership = self.ownership(&key, shard)?;
-        let gathered =
-            Gathered { key: &key, release: &release, ownership: &ownership, purpose: Purpose::Preview };
+        // It is never closed. What it bounds is memory: an archive may hold much more than its bytes.
+        let _turn = if is_given { Some(self.archives.acquire().await) } else { None };
+        let given =
+            if is_given { Some(given::unpacked(request.body.clone(), &release).await?) } else { None };
+        let gathered = Gathered {
+            key: &key,
+            release: &release,
+            ownership: &ownership,
+            purpose: Purpose::Preview,
+            given: given.as_ref(),
+        };
         let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
         let body = match wanted {
             Wanted::Preview => bounded(Box::pin(self.gather(gathered)).await).body(namespace, name),
