@@ -71,6 +71,8 @@ pub(crate) struct Model {
     relists: BTreeSet<WatchedKind>,
     /// Told when a CustomResourceDefinition came to be served: watches of kinds that were not there try again.
     pub(crate) kinds_came: tokio::sync::watch::Sender<u64>,
+    /// Told when inventories name an object that none named before: it may be in another namespace.
+    pub(crate) objects_came: tokio::sync::watch::Sender<u64>,
     /// Why the cluster cannot be reached at all.
     pub(crate) unreachable: Option<String>,
 }
@@ -117,7 +119,19 @@ struct KindState {
     objects: BTreeMap<ObjectName, Live>,
     /// The first list has ended.
     is_synced: bool,
-    broken: Option<(Duration, String)>,
+    broken: Option<Broken>,
+    /// The namespaces that are watched one by one; none while one watch is of all.
+    namespaces: Option<BTreeMap<String, NamespaceState>>,
+}
+
+/// When a watch failed last, and why.
+type Broken = (Duration, String);
+
+/// A watch of one namespace.
+#[derive(Debug, Default)]
+struct NamespaceState {
+    is_synced: bool,
+    broken: Option<Broken>,
 }
 
 /// A live object, as the watch last said, with its latest versions.
@@ -166,7 +180,7 @@ impl Model {
     ) -> bool {
         let mut old = self.releases.remove(release).unwrap_or_default();
         let kinds_before = self.wanted.len();
-        let mut has_new_kind = false;
+        let (mut has_new_kind, mut has_new_object) = (false, false);
         let mut delivered = Delivered::default();
         let mut stale = BTreeSet::new();
         let runs_hook = parts.iter().filter_map(|part| part.spec.delivery.as_ref()).any(has_running_hook);
@@ -187,6 +201,7 @@ impl Model {
             }
             if kept.is_none() {
                 has_new_kind |= !self.wanted.contains_key(&id.0);
+                has_new_object |= !self.owners.contains_key(&id);
                 *self.wanted.entry(id.0.clone()).or_default() += 1;
                 self.owners.entry(id.clone()).or_default().push(release.clone());
             }
@@ -201,6 +216,9 @@ impl Model {
         }
         for id in old.objects.keys() {
             self.forget(release, id);
+        }
+        if has_new_object {
+            self.objects_came.send_modify(|count| *count = count.wrapping_add(1));
         }
         let digests: BTreeSet<&str> = parts.iter().map(|part| part.spec.bundle_digest.as_str()).collect();
         // What is delivered in part is not that bundle yet.
@@ -270,7 +288,7 @@ impl Model {
     /// An object came or changed.
     pub(crate) fn put(&mut self, kind: &WatchedKind, name: &ObjectName, seen: Seen) {
         let state = self.kinds.entry(kind.clone()).or_default();
-        state.broken = None;
+        state.works(&name.0);
         let mut is_looked_at_anew = false;
         let live = match state.objects.remove(name) {
             // What other rules left alone compares with nothing.
@@ -304,17 +322,49 @@ impl Model {
     /// An object went.
     pub(crate) fn remove(&mut self, kind: &WatchedKind, name: &ObjectName) {
         if let Some(state) = self.kinds.get_mut(kind) {
-            state.broken = None;
+            state.works(&name.0);
             state.objects.remove(name);
         }
     }
 
-    /// A list ended: objects that it did not name are gone.
-    pub(crate) fn listed(&mut self, kind: &WatchedKind, names: &BTreeSet<ObjectName>) {
-        if let Some(state) = self.kinds.get_mut(kind) {
-            state.objects.retain(|name, _| names.contains(name));
-            state.is_synced = true;
-            state.broken = None;
+    /// A list of one namespace, or of all, ended: objects that it did not name are gone.
+    pub(crate) fn listed(&mut self, kind: &WatchedKind, of: Option<&str>, names: &BTreeSet<ObjectName>) {
+        let Some(state) = self.kinds.get_mut(kind) else { return };
+        state.objects.retain(|name, _| of.is_some_and(|of| of != name.0) || names.contains(name));
+        match of {
+            Some(namespace) => {
+                if let Some(watched) = state.namespaces.as_mut().and_then(|all| all.get_mut(namespace)) {
+                    *watched = NamespaceState { is_synced: true, broken: None };
+                }
+            }
+            None => {
+                state.namespaces = None;
+                state.is_synced = true;
+                state.broken = None;
+            }
+        }
+    }
+
+    /// The namespaces in which inventories name objects of a kind.
+    pub(crate) fn namespaces_of(&self, kind: &WatchedKind) -> BTreeSet<String> {
+        self.owners.keys().filter(|(of, _)| of == kind).map(|(_, name)| name.0.clone()).collect()
+    }
+
+    /// A kind is watched in these namespaces, each by itself.
+    pub(crate) fn watched_in(&mut self, kind: &WatchedKind, namespaces: &BTreeSet<String>) {
+        let state = self.kinds.entry(kind.clone()).or_default();
+        state.broken = None;
+        state.objects.retain(|name, _| namespaces.contains(&name.0));
+        let mut known = state.namespaces.take().unwrap_or_default();
+        let keep = |namespace: &String| (namespace.clone(), known.remove(namespace).unwrap_or_default());
+        state.namespaces = Some(namespaces.iter().map(keep).collect());
+    }
+
+    /// The watch of one namespace failed.
+    pub(crate) fn failed_in(&mut self, kind: &WatchedKind, namespace: &str, why: String, now: Duration) {
+        let state = self.kinds.get_mut(kind).and_then(|kind| kind.namespaces.as_mut());
+        if let Some(watched) = state.and_then(|all| all.get_mut(namespace)) {
+            watched.broken = Some((now, why));
         }
     }
 
@@ -325,7 +375,10 @@ impl Model {
 
     /// Whether any watch failed lately.
     pub(crate) fn has_broken_watch(&self, now: Duration) -> bool {
-        self.kinds.values().any(|kind| kind.broken_since(now).is_some())
+        let of_namespaces = |kind: &KindState| {
+            kind.namespaces.iter().flatten().any(|(_, watched)| broken_since(&watched.broken, now).is_some())
+        };
+        self.kinds.values().any(|kind| broken_since(&kind.broken, now).is_some() || of_namespaces(kind))
     }
 
     /// Whether an object is there and healthy.
@@ -395,22 +448,36 @@ impl Model {
     /// What the watch shows of a tracked object.
     pub(crate) fn view(&self, kind: &WatchedKind, name: &ObjectName, now: Duration) -> View<'_> {
         let Some(kind) = self.kinds.get(kind) else { return View::NotYet };
-        if let Some(why) = kind.broken_since(now) {
+        let watched = kind.namespaces.as_ref().map(|all| all.get(&name.0));
+        let (is_synced, broken) = match watched {
+            None => (kind.is_synced, None),
+            Some(None) => (false, None),
+            Some(Some(watched)) => (watched.is_synced, broken_since(&watched.broken, now)),
+        };
+        if let Some(why) = broken_since(&kind.broken, now).or(broken) {
             return View::Broken(why);
         }
         match kind.objects.get(name) {
             Some(live) => View::Present(&live.seen),
-            None if kind.is_synced => View::Absent,
+            None if is_synced => View::Absent,
             None => View::NotYet,
         }
     }
 }
 
 impl KindState {
-    fn broken_since(&self, now: Duration) -> Option<&str> {
-        let (since, why) = self.broken.as_ref()?;
-        (now.saturating_sub(*since) < BROKEN_FOR).then_some(why.as_str())
+    /// The watch that an object of a namespace came by works.
+    fn works(&mut self, namespace: &str) {
+        self.broken = None;
+        if let Some(watched) = self.namespaces.as_mut().and_then(|all| all.get_mut(namespace)) {
+            watched.broken = None;
+        }
     }
+}
+
+fn broken_since(broken: &Option<Broken>, now: Duration) -> Option<&str> {
+    let (since, why) = broken.as_ref()?;
+    (now.saturating_sub(*since) < BROKEN_FOR).then_some(why.as_str())
 }
 
 impl Tracked {

@@ -1,3 +1,5 @@
+mod namespaces;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey, is_answer, watch_events
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::discovery::Scope;
 use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -76,10 +79,30 @@ impl KindWatch {
             version: self.kind.version.clone(),
             kind: self.kind.kind.clone(),
         };
-        let (resource, _) = kube::discovery::pinned_kind(&self.client, &wanted).await?;
-        let selector = format!("{}={}", label::MANAGED_BY, label::MANAGED_BY_CONVOY);
-        let config = watcher::Config::default().labels(&selector);
-        let events = watch_events(Api::<DynamicObject>::all_with(self.client.clone(), &resource), config);
+        let (resource, capabilities) = kube::discovery::pinned_kind(&self.client, &wanted).await?;
+        loop {
+            match self.watch_in(None, &resource, failures).await {
+                Err(error) if is_forbidden(&error) && capabilities.scope == Scope::Namespaced => {
+                    self.watch_namespaces(&resource, &error).await;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Watches one namespace, or all.
+    async fn watch_in(
+        &self,
+        namespace: Option<&str>,
+        resource: &ApiResource,
+        failures: &mut u32,
+    ) -> Result<(), kube::Error> {
+        let config = watcher::Config::default().labels(&selector());
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
+            None => Api::all_with(self.client.clone(), resource),
+        };
+        let events = watch_events(api, config);
         futures::pin_mut!(events);
         let mut listed = None;
         while let Some(event) = events.next().await {
@@ -88,7 +111,7 @@ impl KindWatch {
                     if is_answer(&event) {
                         *failures = 0;
                     }
-                    self.handle(event, &resource, &mut listed);
+                    self.handle(event, namespace, resource, &mut listed);
                 }
                 // The watcher goes on from where it was; only what it cannot mend ends it.
                 Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) => {
@@ -108,6 +131,7 @@ impl KindWatch {
     fn handle(
         &self,
         event: Event<DynamicObject>,
+        namespace: Option<&str>,
         resource: &ApiResource,
         listed: &mut Option<BTreeSet<ObjectName>>,
     ) {
@@ -121,7 +145,7 @@ impl KindWatch {
             }
             Event::InitDone => {
                 let names = listed.take().unwrap_or_default();
-                self.model.lock().listed(&self.kind, &names);
+                self.model.lock().listed(&self.kind, namespace, &names);
                 self.tell_all();
             }
             Event::Apply(object) => {
@@ -168,6 +192,14 @@ impl KindWatch {
         let releases = self.model.lock().releases_of_kind(&self.kind);
         releases.into_iter().for_each(|release| (self.on_change)(release));
     }
+}
+
+fn selector() -> String {
+    format!("{}={}", label::MANAGED_BY, label::MANAGED_BY_CONVOY)
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn name_of(object: &DynamicObject) -> ObjectName {
@@ -250,7 +282,7 @@ mod tests {
                 "metadata": {"name": "widgets.example.org", "uid": "u"},
                 "status": {"conditions": [{"type": "Established", "status": established, "reason": "Installing"}]},
             }));
-            definitions.handle(Event::Apply(object.unwrap()), &resource, &mut None);
+            definitions.handle(Event::Apply(object.unwrap()), None, &resource, &mut None);
         }
         tokio::time::timeout(Duration::from_secs(20), failures.recv()).await.unwrap().unwrap();
         shutdown.trigger();

@@ -11,7 +11,7 @@ mod support;
 use std::time::Duration;
 
 use convoy_testkit::{ControlPlane, Options};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use support::{World, api, create, resource, until};
 
@@ -188,6 +188,88 @@ async fn a_health_rule_set_is_in_force_at_once_for_what_is_there_already() {
         world.release("web").await["status"]["healthyObjects"] == 1
     })
     .await;
+    world.shutdown.trigger();
+    world.observer.await.unwrap().unwrap();
+}
+
+/// A kubeconfig of a new service account.
+async fn account(world: &World, plane: &ControlPlane, name: &str) -> String {
+    let accounts = api(&world.client, "v1", "ServiceAccount", "serviceaccounts");
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    create(&accounts, account).await;
+    let ask = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token: Value =
+        accounts.create_subresource("token", name, &PostParams::default(), &ask).await.unwrap();
+    let token = token["status"]["token"].as_str().unwrap();
+    let authority = k8s_openapi::ByteString(plane.authority().as_bytes().to_vec());
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": plane.url(), "certificate-authority-data": authority}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    });
+    config.to_string()
+}
+
+/// Lets the account `limited` of the namespace default read ConfigMaps of a namespace.
+async fn let_read(world: &World, namespace: &str) {
+    let in_namespace = |kind: &str, plural: &str| -> Api<DynamicObject> {
+        let resource = resource("rbac.authorization.k8s.io/v1", kind, plural);
+        Api::namespaced_with(world.client.clone(), namespace, &resource)
+    };
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "limited"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}],
+    });
+    create(&in_namespace("Role", "roles"), role).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "limited"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "limited"},
+        "subjects": [{"kind": "ServiceAccount", "name": "limited", "namespace": "default"}],
+    });
+    create(&in_namespace("RoleBinding", "rolebindings"), binding).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_may_not_be_watched_everywhere_is_watched_in_the_namespaces_with_objects() {
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let world = World::start(&plane).await;
+    let limited = account(&world, &plane, "limited").await;
+    world.cluster("here", &limited).await;
+    let_read(&world, "default").await;
+    let namespaces: Api<DynamicObject> =
+        Api::all_with(world.client.clone(), &resource("v1", "Namespace", "namespaces"));
+    create(&namespaces, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+        .await;
+    let maps_of = |namespace: &str| -> Api<DynamicObject> {
+        Api::namespaced_with(world.client.clone(), namespace, &resource("v1", "ConfigMap", "configmaps"))
+    };
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
+    let deliver = async |release: &str, namespace: &str| {
+        world.new_release(release, "here").await;
+        let mut entry = world.apply(&maps_of(namespace), "", map.clone()).await;
+        entry["namespace"] = json!(namespace);
+        world.inventory(release, "here", "sha256:b1", vec![entry]).await;
+    };
+    deliver("allowed", "default").await;
+    world.says("allowed", "True/Healthy False/InSync").await;
+    // It comes while the other is watched already.
+    deliver("refused", "other").await;
+    let status = world.says("refused", "Unknown/Unknown Unknown/Unknown").await;
+    let message = status["conditions"].to_string();
+    assert!(message.contains("cannot be watched") && message.contains("forbidden"), "{message}");
+    world.says("allowed", "True/Healthy False/InSync").await;
+
+    let_read(&world, "other").await;
+    world.says("refused", "True/Healthy False/InSync").await;
+    let by_hand = json!({"data": {"a": "2"}});
+    for (release, namespace) in [("allowed", "default"), ("refused", "other")] {
+        maps_of(namespace).patch("m", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
+        world.says(release, "True/Healthy True/ChangedOnTarget").await;
+    }
+    maps_of("other").delete("m", &kube::api::DeleteParams::default()).await.unwrap();
+    world.says("refused", "False/Missing True/ChangedOnTarget").await;
+
     world.shutdown.trigger();
     world.observer.await.unwrap().unwrap();
 }

@@ -98,7 +98,7 @@ impl Story {
     fn lists(&mut self, kind: &str, names: &[&str]) -> &mut Self {
         let kind = self.kind(kind);
         let names: BTreeSet<_> = names.iter().map(|name| ("prod".to_owned(), (*name).to_owned())).collect();
-        self.model.listed(&kind, &names);
+        self.model.listed(&kind, None, &names);
         self
     }
 
