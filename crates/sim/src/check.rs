@@ -26,9 +26,9 @@
 //!   shard, and so for inventories (they are objects of their own: a status that was under way for long may
 //!   come after the successor's first inventory, and before its first status). A report for another shard,
 //!   as by replicas that were started with another `--shards`, begins a new comparison. In runs that have
-//!   such replicas, a shard's lease that was deleted by hand and is made anew counts from the start: those
-//!   who knew its epoch, and the statuses that told it, may be of the other settings. And terms that write to
-//!   a target come in the order of their epochs, but for pairs of processes as in I1, and counted from the last
+//!   such replicas, a shard's lease that was deleted by hand and is made anew, or whose epoch was lowered by hand, counts
+//!   from the start: those who knew its epoch, and the statuses that told it, may be of the other settings. And
+//!   terms that write to a target come in the order of their epochs, but for pairs of processes as in I1, and counted from the last
 //!   time when a Release of the shard lost its label (its status may have been all that told the epoch when the
 //!   leases were deleted and all others are dead; its own status is still refused); both from the last
 //!   restore on, which takes epochs back, too. Targets were not restored, and a term that began before the

@@ -376,6 +376,12 @@ impl World {
         self.trace(now, None, || {
             format!("by hand: {:?} holder {:?} epoch {}", lease.key, lease.holder, lease.transitions)
         });
+        if let LeaseKey::Shard(shard) = lease.key
+            && lease.transitions == 0
+            && self.others_until > 0
+        {
+            self.check.counts_anew(kind, shard);
+        }
         self.hub.put_lease(kind, lease, now);
     }
 
