@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use convoy_testkit::{HttpsClient, LeaseHistory, Part};
+use convoy_testkit::{HttpsClient, LeaseHistory, Part, Sighting};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -66,6 +66,12 @@ impl Watch {
         Self { histories, is_over, looking: Some(looking) }
     }
 
+    /// What the leases of a component say; nothing for one that has none.
+    fn of<T>(&self, component: &str, look: impl FnOnce(&LeaseHistory) -> T) -> Option<T> {
+        let index = COMPONENTS.iter().position(|(name, _)| *name == component)?;
+        self.histories.lock().get(index).map(look)
+    }
+
     /// Whether all shards of both components have an owner that renews, each replica some of them.
     fn is_balanced(&self, pods: &[Vec<String>; 2]) -> bool {
         let histories = self.histories.lock();
@@ -95,25 +101,21 @@ pub fn run(installed: &mut Installed, workload: &Workload, tell: &mut dyn FnMut(
     let mut number = 0;
     for component in ["convoy-controller-manager", "convoy-observer", "convoy-apiserver", "convoy-etcd"] {
         for pod in installed.runner.pods(component) {
-            let (shards, boots, killed) = {
-                await_balance(installed, &watch);
-                let histories = watch.histories.lock();
-                let history = COMPONENTS.iter().position(|(name, _)| *name == component);
-                let history = history.and_then(|index| histories.get(index));
-                let shards = history.map(|history| history.held_by(&pod)).unwrap_or_default();
-                let boots: BTreeSet<String> =
-                    shards.iter().filter_map(|shard| history?.boot(*shard).map(str::to_owned)).collect();
-                installed.runner.kill(&pod);
-                (shards, boots, Timestamp::now())
-            };
+            await_balance(installed, &watch);
+            let held = watch.of(component, |history| {
+                let shards = history.held_by(&pod);
+                let boots = shards.iter().filter_map(|shard| history.boot(*shard).map(str::to_owned));
+                let boots: BTreeSet<String> = boots.collect();
+                (shards, boots)
+            });
+            let (shards, boots) = held.unwrap_or_default();
+            installed.runner.kill(&pod);
+            let killed = Timestamp::now();
             number += 1;
             let delivered = deliver(installed, workload, number);
             let owned_again = |shard: &u32| {
-                let histories = watch.histories.lock();
-                let history = COMPONENTS.iter().position(|(name, _)| *name == component);
-                history.and_then(|index| histories.get(index)).and_then(|history| {
-                    history.covered_after(*shard, killed, |seen| !boots.contains(&seen.boot))
-                })
+                let is_another = |seen: &Sighting| !boots.contains(&seen.boot);
+                watch.of(component, |history| history.covered_after(*shard, killed, is_another))?
             };
             let last = shards.iter().map(|shard| {
                 wait(PATIENCE, || owned_again(shard))
