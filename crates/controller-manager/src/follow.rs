@@ -271,7 +271,7 @@ mod tests {
         let targets = Targets::default();
         let circuits = Circuits::new(Arc::clone(&clock), &Metrics::default());
         let contacts = Contacts::new(Arc::clone(&queues.clusters), circuits);
-        let store = RenderStore::open("memory://").unwrap();
+        let store = RenderStore::in_memory();
         let repositories = Arc::new(GitRepositories {
             host: host.clone(),
             duties: duties.clone(),

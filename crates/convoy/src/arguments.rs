@@ -11,6 +11,7 @@ use convoy_controller_manager::StoreCollection;
 
 use crate::aggregated::arguments as aggregated;
 use crate::objects::arguments as objects;
+use crate::render_store::S3;
 
 /// Release delivery for fleets of Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -261,9 +262,11 @@ pub(crate) struct ControllerManager {
     pub(crate) shard_scoped_cache: bool,
     #[command(flatten)]
     pub(crate) leases: Leases,
-    /// Where artifacts and bundles are kept: `file:///path` or `memory://`. Replicas share one store.
+    /// Where artifacts and bundles are kept: `s3://bucket/prefix`, `file:///path` or `memory://`. Replicas share one store.
     #[arg(long, value_parser = render_store_url, value_name = "URL")]
     pub(crate) render_store_url: String,
+    #[command(flatten)]
+    pub(crate) s3: S3,
     #[command(flatten)]
     pub(crate) collection: Collection,
     /// The address that /healthz, /livez, /readyz, /metrics and /version are served on, without TLS; port 0
@@ -321,6 +324,8 @@ pub(crate) struct ObserverServing {
     /// Where artifacts and bundles are kept: the URL that the controller-manager has.
     #[arg(long, value_parser = render_store_url, value_name = "URL")]
     pub(crate) render_store_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) s3: S3,
 }
 
 /// The API server that holds convoy's objects.

@@ -14,6 +14,7 @@ mod lint;
 mod objects;
 mod processes;
 mod proxied;
+mod render_store;
 mod rollback;
 mod sandbox;
 mod sharding;

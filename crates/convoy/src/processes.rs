@@ -9,7 +9,6 @@ use convoy_apiserver::health::Checks;
 use convoy_apiserver::metrics::Metrics as ServerMetrics;
 use convoy_controller_manager::ObserverLeases;
 use convoy_observer::{ControllerLeases, Serving};
-use convoy_render::RenderStore;
 use convoy_runtime::leases::Leases;
 use convoy_runtime::{
     CacheScope, Clock, HealthServer, Metrics, ProcessIdentity, Readiness, Shutdown, Supervisor, VersionInfo,
@@ -70,8 +69,7 @@ pub(crate) async fn controller_manager(
     let (settings, risks) =
         sharding::settings(ProcessKind::ControllerManager, &replica_id, arguments.shards, &arguments.leases)?;
     let patience = settings.lease_duration + settings.renew_interval;
-    let store = RenderStore::open(&arguments.render_store_url)
-        .map_err(|source| BadFlag::new("render-store-url", &arguments.render_store_url, source))?;
+    let store = arguments.s3.open(&arguments.render_store_url)?;
     let identity = ProcessIdentity { process: "controller-manager", replica_id };
     let client = client(&arguments.host, &identity).await?;
     let scratch = Scratch::make()?;

@@ -89,7 +89,7 @@ pub(crate) async fn serving(flags: &ObserverServing) -> anyhow::Result<Option<Se
     };
     tls.check_server()
         .map_err(|source| BadFlag::new("tls-cert-file", shown(flags.tls_cert_file.as_ref()), source))?;
-    let store = RenderStore::open(url).map_err(|source| BadFlag::new("render-store-url", url, source))?;
+    let store = flags.s3.open(url)?;
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener =
         TcpListener::bind(address).await.map_err(|source| BadFlag::new("secure-port", address, source))?;

@@ -284,7 +284,8 @@ impl Fleet {
             format!("--replica-id={id}"),
             format!("--lease-namespace={NAMESPACE}"),
         ];
-        if part == Part::ControllerManager {
+        let has_store = self.options.flags.iter().any(|flag| flag.starts_with("--render-store-url="));
+        if part == Part::ControllerManager && !has_store {
             arguments.push(format!("--render-store-url=file://{}", store.display()));
         }
         arguments.extend(self.options.timing.flags());

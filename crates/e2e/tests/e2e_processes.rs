@@ -83,7 +83,13 @@ fn values_of_flags_that_cannot_be_used_are_refused_with_code_2_before_anything_s
     let manager = |store| ["controller-manager", "--kubeconfig", file, "--render-store-url", store];
     for (arguments, flag) in [
         (manager("nowhere").as_slice(), "--render-store-url"),
-        (&manager("s3://bucket"), "--render-store-url"),
+        (&manager("gs://bucket"), "--render-store-url"),
+        (&manager("s3://B/x"), "--render-store-url"),
+        (
+            &[&manager("s3://bucket"), ["--render-store-s3-endpoint", "http://127.0.0.1:9"].as_slice()]
+                .concat(),
+            "--render-store-s3-allow-http",
+        ),
         (&manager(&store), "--render-store-url"),
         (&manager("memory://"), "--kubeconfig"),
         (&["observer", "--kubeconfig", file], "--kubeconfig"),

@@ -7,7 +7,9 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+
+use crate::s3::innermost;
 
 /// Where objects lie between the collection that found them unreferenced and the one that deletes them.
 const ASIDE: &str = "aside";
@@ -76,6 +78,27 @@ pub(crate) struct Objects {
     pub(crate) backend: Arc<dyn ObjectStore>,
     /// What is larger was not written by a store, and is not read.
     pub(crate) most_bytes: u64,
+    /// Whether it is a server, of whose errors only the cause is told: the rest has times in it, and would make every
+    /// message a new one.
+    pub(crate) is_remote: bool,
+}
+
+impl Objects {
+    /// Writes a blob unless there is one of its name.
+    pub(crate) async fn put_if_absent(&self, name: &Path, blob: Bytes) -> Outcome<()> {
+        let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.backend.put_opts(name, blob.into(), once).await {
+            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(self.told(error)),
+        }
+    }
+
+    fn told(&self, error: object_store::Error) -> object_store::Error {
+        match error {
+            error if !self.is_remote => error,
+            error => object_store::Error::Generic { store: "S3", source: innermost(&error).into() },
+        }
+    }
 }
 
 fn timestamp(object: &object_store::ObjectMeta) -> Timestamp {
@@ -89,7 +112,8 @@ impl Shelf for Objects {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             // It is found to be damaged.
             Ok(found) if found.meta.size > self.most_bytes => Ok(Some(Bytes::new())),
-            found => found?.bytes().await.map(Some),
+            Ok(found) => found.bytes().await.map(Some).map_err(|error| self.told(error)),
+            Err(error) => Err(self.told(error)),
         }
     }
 
@@ -97,18 +121,18 @@ impl Shelf for Objects {
         match self.backend.head(name).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => Err(self.told(error)),
         }
     }
 
     async fn write(&self, name: &Path, blob: Bytes) -> Outcome<()> {
-        self.backend.put(name, blob.into()).await.map(|_| ())
+        self.backend.put(name, blob.into()).await.map(|_| ()).map_err(|error| self.told(error))
     }
 
     async fn delete(&self, name: &Path) -> Outcome<()> {
         match self.backend.delete(name).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(self.told(error)),
         }
     }
 
@@ -116,7 +140,7 @@ impl Shelf for Objects {
         let listed = self.backend.list(Some(folder));
         listed
             .map(|object| {
-                let object = object?;
+                let object = object.map_err(|error| self.told(error))?;
                 let written = timestamp(&object);
                 Ok(Shelved { name: object.location, size: object.size, written })
             })
@@ -125,7 +149,7 @@ impl Shelf for Objects {
 
     async fn now(&self) -> Outcome<Timestamp> {
         let name = Path::from(CLOCK);
-        self.backend.put(&name, Bytes::new().into()).await?;
-        self.backend.head(&name).await.map(|object| timestamp(&object))
+        self.write(&name, Bytes::new()).await?;
+        self.backend.head(&name).await.map(|object| timestamp(&object)).map_err(|error| self.told(error))
     }
 }

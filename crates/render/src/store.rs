@@ -5,15 +5,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use convoy_api::Artifact;
 use jiff::Timestamp;
+use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use object_store::prefix::PrefixStore;
 
 use crate::blob::{self, BlobError};
 use crate::bundle::Bundle;
 use crate::collect::{Collected, References, Terms, collect};
 use crate::digest::hex_of;
+use crate::s3::{self, S3Error, S3Options};
 use crate::shelf::{Objects, Shelf as _, find, touch};
 
 pub(crate) const ARTIFACTS: &str = "artifacts";
@@ -41,15 +43,17 @@ pub struct RenderStore {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
     /// Not a URL of a store.
-    #[error("{url:?} is no URL of a render store: use file:///folder or memory://")]
+    #[error("{url:?} is no URL of a render store: use file:///folder, s3://bucket/prefix or memory://")]
     Url {
         /// As given, up to 64 characters.
         url: String,
     },
     /// A store that a later version can use.
-    #[error("render stores of the sort {scheme}:// are not supported yet: use file:///folder or memory://")]
+    #[error(
+        "render stores of the sort {scheme}:// are not supported yet: use file:///folder, s3://bucket/prefix or memory://"
+    )]
     Unsupported {
-        /// `s3`, `gs` or `az`.
+        /// `gs` or `az`.
         scheme: String,
     },
     /// The folder cannot be made or used.
@@ -70,6 +74,14 @@ pub enum OpenStoreError {
         #[source]
         source: object_store::Error,
     },
+    /// What is said of the server of a bucket cannot be used.
+    #[error("cannot use the bucket {bucket} as a render store: {source}")]
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// What is wrong.
+        source: S3Error,
+    },
 }
 
 /// A read or write of the store that failed. Nothing is lost for good: artifacts are fetched again,
@@ -85,7 +97,7 @@ pub enum StoreError {
         name: String,
         /// What the backend says.
         #[source]
-        source: object_store::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The object is not what its name says; it was removed, so that the next write makes it good.
     #[error("{name} in the render store cannot be used, it was removed: {detail}")]
@@ -111,28 +123,43 @@ pub enum StoreError {
     },
 }
 
-/// The folder of a store's URL; none when the store is in memory.
-fn folder_of(url: &str) -> Result<Option<&str>, OpenStoreError> {
+/// What a store's URL names.
+enum Location<'a> {
+    Memory,
+    Folder(&'a str),
+    Bucket(&'a str, Path),
+}
+
+fn locate(url: &str) -> Result<Location<'_>, OpenStoreError> {
+    let bad = || OpenStoreError::Url { url: url.chars().take(64).collect() };
     match url.split_once("://") {
-        Some(("memory", "" | "/")) => Ok(None),
-        Some(("file", folder)) if folder.starts_with('/') => Ok(Some(folder)),
-        Some((scheme @ ("s3" | "gs" | "az"), _)) => {
-            Err(OpenStoreError::Unsupported { scheme: scheme.to_owned() })
+        Some(("memory", "" | "/")) => Ok(Location::Memory),
+        Some(("file", folder)) if folder.starts_with('/') => Ok(Location::Folder(folder)),
+        Some(("s3", place)) => {
+            s3::place(place).map(|(bucket, prefix)| Location::Bucket(bucket, prefix)).ok_or_else(bad)
         }
-        _ => Err(OpenStoreError::Url { url: url.chars().take(64).collect() }),
+        Some((scheme @ ("gs" | "az"), _)) => Err(OpenStoreError::Unsupported { scheme: scheme.to_owned() }),
+        _ => Err(bad()),
     }
 }
 
 impl RenderStore {
     /// Opens the store of `--render-store-url`: `file:///folder` (made when it is not there, readable by
-    /// its owner alone) or `memory://`.
+    /// its owner alone), `s3://bucket/prefix` (whose server `s3` tells of, and is not asked yet) or `memory://`.
     ///
     /// # Errors
     /// See [`OpenStoreError`].
-    pub fn open(url: &str) -> Result<Self, OpenStoreError> {
-        match folder_of(url)? {
-            None => Ok(Self::in_memory()),
-            Some(folder) => Self::in_folder(FilePath::new(folder)),
+    pub fn open(url: &str, s3: &S3Options) -> Result<Self, OpenStoreError> {
+        match locate(url)? {
+            Location::Memory => Ok(Self::in_memory()),
+            Location::Folder(folder) => Self::in_folder(FilePath::new(folder)),
+            Location::Bucket(bucket, prefix) => {
+                let client = s3.bucket(bucket);
+                let client =
+                    client.map_err(|source| OpenStoreError::S3 { bucket: bucket.to_owned(), source })?;
+                let backend = Arc::new(PrefixStore::new(client, prefix));
+                Ok(Self { objects: Objects { backend, most_bytes: MAX_PAYLOAD_BYTES, is_remote: true } })
+            }
         }
     }
 
@@ -141,7 +168,7 @@ impl RenderStore {
     /// # Errors
     /// [`OpenStoreError::Url`] or [`OpenStoreError::Unsupported`].
     pub fn check_url(url: &str) -> Result<(), OpenStoreError> {
-        folder_of(url).map(|_| ())
+        locate(url).map(|_| ())
     }
 
     /// A store that is gone with the process.
@@ -150,7 +177,7 @@ impl RenderStore {
     }
 
     fn on(backend: Arc<dyn ObjectStore>) -> Self {
-        Self { objects: Objects { backend, most_bytes: MAX_PAYLOAD_BYTES } }
+        Self { objects: Objects { backend, most_bytes: MAX_PAYLOAD_BYTES, is_remote: false } }
     }
 
     /// A store in a folder of this machine.
@@ -208,13 +235,16 @@ impl RenderStore {
     /// cannot compute what a chart drew, however much is known of the Release.
     pub async fn seed(&self, fresh: [u8; 32]) -> Result<Bytes, StoreError> {
         let name = Path::from(SEED);
-        let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.objects.backend.put_opts(&name, fresh.to_vec().into(), once).await {
-            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => {}
-            Err(source) => return Err(failed("write", SEED, source)),
-        }
-        let found = self.objects.backend.get(&name).await.map_err(|source| failed("read", SEED, source))?;
-        let seed = found.bytes().await.map_err(|source| failed("read", SEED, source))?;
+        let read = async || self.objects.read(&name).await.map_err(|source| failed("read", SEED, source));
+        // Read first: a server that does not know conditions would take each write for the first one.
+        let seed = match read().await? {
+            Some(seed) => seed,
+            None => {
+                let put = self.objects.put_if_absent(&name, fresh.to_vec().into()).await;
+                put.map_err(|source| failed("write", SEED, source))?;
+                read().await?.unwrap_or_default()
+            }
+        };
         if seed.len() < fresh.len() {
             let detail = format!("it has {} bytes instead of {}", seed.len(), fresh.len());
             return Err(self.damaged(&name, detail).await);
@@ -337,6 +367,10 @@ impl RenderStore {
 }
 
 fn failed(action: &'static str, name: &str, source: object_store::Error) -> StoreError {
+    let source = match source {
+        object_store::Error::Generic { source, .. } => source,
+        other => Box::new(other),
+    };
     StoreError::Backend { action, name: name.to_owned(), source }
 }
 
@@ -358,8 +392,11 @@ fn make_private(folder: &FilePath) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::bundle::RenderedObject;
+    use convoy_testkit::S3Server;
     use serde_json::json;
 
     fn artifact(text: &str) -> Artifact {
@@ -376,16 +413,35 @@ mod tests {
         }
     }
 
-    fn stores() -> (Vec<RenderStore>, tempfile::TempDir) {
+    /// What the stores of a test are on, until it ends.
+    type Servers = (tempfile::TempDir, Option<S3Server>);
+
+    /// One of each sort, with the folder in which all but the first keep files.
+    fn stores() -> (Vec<(RenderStore, Option<PathBuf>)>, Servers) {
         let dir = tempfile::tempdir().unwrap();
-        let folder = RenderStore::open(&format!("file://{}/store/here", dir.path().display())).unwrap();
-        (vec![RenderStore::open("memory://").unwrap(), folder], dir)
+        let open = |url: &str| RenderStore::open(url, &S3Options::default()).unwrap();
+        let folder = open(&format!("file://{}/store/here", dir.path().display()));
+        let mut stores = vec![(open("memory://"), None), (folder, Some(dir.path().join("store/here")))];
+        let server = S3Server::start_or_leave_out("bucket").unwrap();
+        if let Some(server) = &server {
+            let given = |name: &str| match name {
+                "AWS_ACCESS_KEY_ID" => Some(S3Server::KEY.to_owned()),
+                "AWS_SECRET_ACCESS_KEY" => Some(S3Server::SECRET.to_owned()),
+                _ => None,
+            };
+            let endpoint = Some(server.endpoint());
+            let options = S3Options { endpoint, allow_http: true, ..S3Options::default() };
+            let bucket =
+                RenderStore::open("s3://bucket/store/here", &options.with_environment(given)).unwrap();
+            stores.push((bucket, Some(server.file("bucket", "store/here"))));
+        }
+        (stores, (dir, server))
     }
 
     #[tokio::test]
     async fn what_is_put_comes_back_the_same() {
-        let (stores, _dir) = stores();
-        for store in stores {
+        let (stores, _servers) = stores();
+        for (store, _) in stores {
             let artifact = artifact("x");
             assert_eq!(store.artifact(artifact.digest(), "r").await.unwrap(), None);
             store.put_artifact(&artifact).await.unwrap();
@@ -415,8 +471,8 @@ mod tests {
 
     #[tokio::test]
     async fn garbage_is_set_aside_then_goes_and_what_is_referenced_young_or_used_stays() {
-        let (stores, _dir) = stores();
-        for store in stores {
+        let (stores, _servers) = stores();
+        for (store, _) in stores {
             let (keep, drop) = (artifact("keep"), artifact("drop"));
             store.put_artifact(&keep).await.unwrap();
             store.put_artifact(&drop).await.unwrap();
@@ -475,8 +531,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_seed_stays_for_all_who_share_the_store() {
-        let (stores, _dir) = stores();
-        for store in &stores {
+        let (stores, _servers) = stores();
+        for (store, _) in &stores {
             assert_eq!(store.seed([1; 32]).await.unwrap(), [1; 32].as_slice());
             assert_eq!(store.clone().seed([2; 32]).await.unwrap(), [1; 32].as_slice());
         }
@@ -484,21 +540,22 @@ mod tests {
 
     #[tokio::test]
     async fn damaged_objects_are_found_removed_and_made_good_by_the_next_write() {
-        let (stores, dir) = stores();
-        let store = &stores[1];
-        let artifact = artifact("x");
-        let file =
-            dir.path().join("store/here/artifacts").join(artifact.digest().strip_prefix("sha256:").unwrap());
-        let other = blob::seal(b"something else").unwrap();
-        for content in [&b""[..], b"convoy1\n", b"garbage", &other] {
+        let (stores, _servers) = stores();
+        for (store, folder) in stores {
+            let Some(folder) = folder else { continue };
+            let artifact = artifact("x");
+            let file = folder.join("artifacts").join(artifact.digest().strip_prefix("sha256:").unwrap());
+            let other = blob::seal(b"something else").unwrap();
+            for content in [&b""[..], b"convoy1\n", b"garbage", &other] {
+                store.put_artifact(&artifact).await.unwrap();
+                std::fs::write(&file, content).unwrap();
+                let error = store.artifact(artifact.digest(), "r").await.unwrap_err();
+                assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
+                assert_eq!(store.artifact(artifact.digest(), "r").await.unwrap(), None);
+            }
             store.put_artifact(&artifact).await.unwrap();
-            std::fs::write(&file, content).unwrap();
-            let error = store.artifact(artifact.digest(), "r").await.unwrap_err();
-            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-            assert_eq!(store.artifact(artifact.digest(), "r").await.unwrap(), None);
+            assert!(store.artifact(artifact.digest(), "r").await.unwrap().is_some());
         }
-        store.put_artifact(&artifact).await.unwrap();
-        assert!(store.artifact(artifact.digest(), "r").await.unwrap().is_some());
     }
 
     #[tokio::test]
@@ -512,16 +569,18 @@ mod tests {
 
     #[test]
     fn urls_that_are_no_stores_are_refused_by_name() {
-        for url in ["", "store", "file://relative", "ftp://x/y", "memory://x"] {
-            assert!(matches!(RenderStore::open(url), Err(OpenStoreError::Url { .. })), "{url}");
+        let open = |url: &str| RenderStore::open(url, &S3Options::default());
+        for url in
+            ["", "store", "file://relative", "ftp://x/y", "memory://x", "s3://", "s3://Bucket/x", "s3:///x"]
+        {
+            assert!(matches!(open(url), Err(OpenStoreError::Url { .. })), "{url}");
             assert!(RenderStore::check_url(url).is_err(), "{url}");
         }
-        let error = RenderStore::open("s3://bucket/prefix").unwrap_err();
         assert_eq!(
-            error.to_string(),
-            "render stores of the sort s3:// are not supported yet: use file:///folder or memory://"
+            open("gs://bucket/prefix").unwrap_err().to_string(),
+            "render stores of the sort gs:// are not supported yet: use file:///folder, s3://bucket/prefix or memory://"
         );
-        assert!(matches!(RenderStore::open("file:///proc/nope"), Err(OpenStoreError::Folder { .. })));
+        assert!(matches!(open("file:///proc/nope"), Err(OpenStoreError::Folder { .. })));
     }
 
     #[cfg(unix)]

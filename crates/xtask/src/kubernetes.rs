@@ -120,6 +120,13 @@ const PROGRAMS: &[Program] = &[
     },
     // An OCI registry. Its own command would bring the clients of three cloud providers.
     Program { name: "registry", module: "distribution", package: ".", versions: &[] },
+    // An S3 server, for the render store.
+    Program {
+        name: "versitygw",
+        module: "versitygw",
+        package: "github.com/versity/versitygw/cmd/versitygw",
+        versions: &[],
+    },
 ];
 
 /// The folder of the programs.

@@ -104,7 +104,7 @@ fn observer_of(scope: CacheScope, shards: Shards, looked: OwnedShards, own: Opti
     };
     let identity = ProcessIdentity { process: "observer", replica_id: "obs-0".to_owned() };
     let owned = Owned { shards, looked: LookedShards::of(looked), own, scope };
-    let store = RenderStore::open("memory://").unwrap();
+    let store = RenderStore::in_memory();
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let host = kube::Client::new(service, "default");
     let clusters = Arc::new(Clusters {
