@@ -89,6 +89,13 @@ fn sc55_sc57_sc59_production_has_an_etcd_of_its_own_over_tls_and_certificates_th
     ] {
         assert!(flags.iter().any(|given| given.starts_with(flag)), "{flag}");
     }
+    // Replicas on several nodes share a bucket; that the Secret with its credentials is mounted is in the list of volumes.
+    assert!(objects.find("PersistentVolumeClaim", "convoy-render-store").is_none());
+    for deployment in ["convoy-controller-manager", "convoy-observer"] {
+        let flags = arguments(&objects, deployment);
+        let stores = flags.iter().filter(|flag| flag.starts_with("--render-store-url="));
+        assert!(stores.map(|flag| flag.starts_with("--render-store-url=s3://")).eq([true]), "{flags:?}");
+    }
     for component in ["apiserver", "controller-manager", "observer"] {
         let name = format!("convoy-{component}");
         assert!(objects.find("PodDisruptionBudget", &name).is_some());

@@ -74,3 +74,50 @@ strategy:
     maxSurge: 1
     maxUnavailable: 0
 {{- end }}
+
+{{/* Where the render store is, how it is mounted, and the volume. They take the root. */}}
+{{- define "convoy.render-store-args" -}}
+{{- $s3 := .Values.renderStore.s3 -}}
+{{- if $s3.bucket -}}
+- --render-store-url=s3://{{ $s3.bucket }}/{{ $s3.prefix }}
+- --render-store-s3-region={{ $s3.region }}
+{{- with $s3.endpoint }}
+- --render-store-s3-endpoint={{ . }}
+{{- end }}
+{{- if $s3.virtualHost }}
+- --render-store-s3-virtual-host
+{{- end }}
+{{- if $s3.secretName }}
+- --render-store-s3-credentials-file=/etc/convoy/render-store/credentials
+{{- if $s3.ca }}
+- --render-store-s3-ca-file=/etc/convoy/render-store/ca.crt
+{{- end }}
+{{- end }}
+{{- else -}}
+- --render-store-url=file:///var/lib/convoy/render-store
+{{- end }}
+{{- end }}
+
+{{- define "convoy.render-store-mount" -}}
+{{- if not .Values.renderStore.s3.bucket -}}
+- name: render-store
+  mountPath: /var/lib/convoy/render-store
+{{- else if .Values.renderStore.s3.secretName -}}
+- name: render-store
+  mountPath: /etc/convoy/render-store
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "convoy.render-store-volume" -}}
+{{- if not .Values.renderStore.s3.bucket -}}
+- name: render-store
+  persistentVolumeClaim:
+    claimName: convoy-render-store
+{{- else if .Values.renderStore.s3.secretName -}}
+- name: render-store
+  secret:
+    secretName: {{ .Values.renderStore.s3.secretName }}
+    defaultMode: 288
+{{- end }}
+{{- end }}
