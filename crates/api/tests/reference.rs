@@ -15,9 +15,12 @@ This page is made from the types: `CONVOY_UPDATE_DOCS=1 cargo test -p convoy-api
 prints the same texts. All kinds are of `convoy.kumodo.io/v1alpha1`, and have `metadata` as every Kubernetes object does.
 ";
 
-/// In one line, as a cell of a table.
+/// In one line, as a cell of a table. What is outside of code is no HTML.
 fn cell(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    let parts = line.split('`').enumerate();
+    let parts = parts.map(|(n, part)| if n % 2 == 0 { part.replace('<', "&lt;") } else { part.to_owned() });
+    parts.collect::<Vec<_>>().join("`")
 }
 
 fn type_of(schema: &Value) -> String {

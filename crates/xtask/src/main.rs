@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod bench_helm;
+mod book;
 mod dist;
 mod fuzz;
 mod helm_diff;
@@ -34,6 +35,8 @@ enum Command {
     /// Measure convoy beside other programs.
     #[command(subcommand)]
     Bench(Bench),
+    /// Make the book of docs/ with mdBook, and check the links of its pages.
+    Book,
     /// The former name of `bench helm`.
     #[command(hide = true)]
     BenchHelm(bench_helm::Arguments),
@@ -59,7 +62,7 @@ enum Command {
     HostileCharts(hostile_charts::Arguments),
     /// Make an image of convoy as an OCI layout, without a container engine.
     Image(image::Arguments),
-    /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, helm and helm 3 from their Go modules.
+    /// Build etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, helm, helm 3, a registry and an S3 server from Go modules.
     Kubernetes(kubernetes::Arguments),
     /// Write the table of Kubernetes' protobuf messages from its Go modules.
     Protobuf(protobuf::Arguments),
@@ -96,6 +99,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Bench(Bench::Helm(arguments)) | Command::BenchHelm(arguments) => {
             return bench_helm::run(&arguments);
         }
+        Command::Book => book::run(),
         Command::CacheMemory(arguments) => return proofs::run("cache-memory", &arguments),
         Command::CrashMatrix(arguments) => return proofs::run("crash-matrix", &arguments),
         Command::DeadClusters(arguments) => return proofs::run("dead-clusters", &arguments),

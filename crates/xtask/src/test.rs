@@ -1,20 +1,20 @@
 //! `cargo xtask test`: everything that has to hold, cheapest first, with one summary line at the end.
 //!
-//! The order is format, clippy, tidy, deny, then the tests: unit, property and integration tests of each
+//! The order is format, clippy, tidy, deny, the book, then the tests: unit, property and integration tests of each
 //! crate, then the end-to-end tests. What a test needs (etcd, kube-apiserver, kubectl, helm) is built
 //! into `target/` first. Without Go those parts cannot be built: the tests that need them then say so, are
 //! named at the end, and are counted as skipped; `--require-all` makes that a failure.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::{image, kubernetes, sim, tidy, workspace};
+use crate::{book, image, kubernetes, sim, tidy, workspace};
 
 /// The version of cargo-deny that is built into `target/tools` when it is not there.
 const CARGO_DENY: &str = "0.20.2";
@@ -109,41 +109,16 @@ fn checks(target: &Path, summary: &mut Summary) -> anyhow::Result<()> {
     step("tidy");
     check("tidy", tidy::run().map_err(|error| println!("tidy: {error:#}")).is_ok());
     step("deny: bans, licences and sources");
-    let deny = cargo_deny(target)?;
+    let deny = workspace::tool(target, "cargo-deny", CARGO_DENY, &[])?;
     let status = workspace::program(&deny.to_string_lossy())
         .args(["--workspace", "--log-level", "error", "check", "bans", "licenses", "sources"])
         .current_dir(workspace::root())
         .status()
         .context("could not run cargo-deny")?;
     check("deny", status.success());
+    step("book: mdBook, and the links of its pages");
+    check("book", book::run().map_err(|error| println!("book: {error:#}")).is_ok());
     Ok(())
-}
-
-/// The path of cargo-deny, built when it is not there.
-fn cargo_deny(target: &Path) -> anyhow::Result<PathBuf> {
-    let root = target.join("tools").join(format!("cargo-deny-{CARGO_DENY}"));
-    let program = root.join("bin/cargo-deny");
-    if !program.is_file() {
-        println!("building cargo-deny {CARGO_DENY}");
-        let root = root.to_string_lossy().into_owned();
-        let build = target.join("tools/build").to_string_lossy().into_owned();
-        let arguments = [
-            "install",
-            "cargo-deny",
-            "--locked",
-            "--quiet",
-            "--version",
-            CARGO_DENY,
-            "--root",
-            &root,
-            "--target-dir",
-            &build,
-        ];
-        ensure!(cargo(&arguments)?, "could not build cargo-deny {CARGO_DENY}");
-        // Only the program is kept: its build output is larger than convoy's.
-        let _ = fs::remove_dir_all(&build);
-    }
-    Ok(program)
 }
 
 /// Prints what comes now, and how long all before took.
