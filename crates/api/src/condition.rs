@@ -23,6 +23,9 @@ pub mod condition_type {
     pub const DRIFTED: &str = "Drifted";
     /// Cluster: its API server answers and takes our identity.
     pub const REACHABLE: &str = "Reachable";
+    /// Cluster: false while something that Releases have delivered to it cannot be watched; absent otherwise. Written by the
+    /// observer.
+    pub const OBSERVED: &str = "Observed";
 }
 
 /// Condition reasons, one list for all kinds; `docs/` explains each.
@@ -75,6 +78,13 @@ pub mod reason {
     pub const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
     /// The target's API server refused our identity.
     pub const CLUSTER_UNAUTHORIZED: &str = "ClusterUnauthorized";
+
+    /// The target does not serve a kind that is to be watched.
+    pub const KIND_NOT_SERVED: &str = "KindNotServed";
+    /// The target does not let our identity list and watch a kind.
+    pub const WATCH_FORBIDDEN: &str = "WatchForbidden";
+    /// The target answers lists or watches of a kind with an error.
+    pub const WATCH_FAILED: &str = "WatchFailed";
 
     /// The source's path does not exist in the artifact.
     pub const PATH_NOT_FOUND: &str = "PathNotFound";

@@ -207,7 +207,7 @@ fn sc34_sc35_sc36_a_real_api_server_takes_all_overlays_and_gives_each_component_
             ("get list watch", RELEASES, &["team"]),
             ("get list watch", CLUSTERS, &["team"]),
             ("get list watch", INVENTORIES, &["team"]),
-            ("patch", &["convoy.kumodo.io/releases/status"], &["team"]),
+            ("patch", &["convoy.kumodo.io/clusters/status", "convoy.kumodo.io/releases/status"], &["team"]),
             ("get list watch", &["convoy.kumodo.io/healthrulesets"], &[""]),
             ("patch", &["convoy.kumodo.io/healthrulesets/status"], &[""]),
             ("get", &["convoy.kumodo.io/shardings"], &[""]),

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
+use crate::cluster_status::SETTLED;
 use crate::model::{Model, WatchedKind};
 use crate::seen::Rules;
 use crate::watches::{KindWatch, describe};
@@ -37,6 +38,8 @@ pub(crate) struct Clusters {
     pub(crate) queue: Arc<WorkQueue<StoreKey>>,
     /// Releases that are to be judged.
     pub(crate) releases: Arc<WorkQueue<StoreKey>>,
+    /// Clusters whose condition is to be looked at.
+    pub(crate) statuses: Arc<WorkQueue<StoreKey>>,
     /// What makes objects healthy.
     pub(crate) health: Arc<RuleSets>,
     pub(crate) state: Mutex<State>,
@@ -47,6 +50,8 @@ pub(crate) struct Clusters {
 pub(crate) struct State {
     /// The shards that all below is of.
     held: OwnedShards,
+    /// Those of them whose models have been built.
+    built: HashSet<u32>,
     models: HashMap<StoreKey, Arc<Mutex<Model>>>,
     connections: HashMap<StoreKey, Connection>,
     /// What Releases leave alone; those that leave nothing alone are missing.
@@ -176,6 +181,12 @@ impl Clusters {
         for release in releases.filter(|release| release.shard(&self.shards) == shard) {
             self.releases.add(store_key(&*release));
         }
+        self.state.lock().built.insert(shard);
+    }
+
+    /// Whether all inventories of a shard were taken in.
+    pub(crate) fn is_built(&self, shard: u32) -> bool {
+        self.state.lock().built.contains(&shard)
     }
 
     /// Takes in what a Release leaves alone.
@@ -219,6 +230,7 @@ impl Clusters {
     pub(crate) fn lost(&self, shard: u32) {
         let mut state = self.state.lock();
         state.held.remove(&shard);
+        state.built.remove(&shard);
         state.connections.retain(|cluster, _| self.shard_of(cluster) != shard);
         state.inventories.retain(|(cluster, _), _| self.shard_of(cluster) != shard);
         let is_gone = |cluster: &StoreKey, _: &mut Arc<Mutex<Model>>| self.shard_of(cluster) == shard;
@@ -229,6 +241,7 @@ impl Clusters {
         drop(state);
         for (cluster, model) in gone {
             self.queue.remove(&cluster);
+            self.statuses.remove(&cluster);
             model.lock().releases().for_each(|release| self.releases.remove(release));
         }
     }
@@ -286,14 +299,11 @@ impl Clusters {
         let Some(model) = self.model(&key) else { return Next::Done };
         let (wanted, is_failing) = {
             let model = model.lock();
-            (
-                model.wanted_kinds().cloned().collect::<HashSet<_>>(),
-                model.has_broken_watch(self.clock.monotonic()),
-            )
+            (model.wanted_kinds().cloned().collect::<HashSet<_>>(), model.has_broken_watch())
         };
         let Some(cluster) = clusters.get(&key) else {
             self.drop_connection(&key);
-            self.set_unreachable(&model, Some("there is no such Cluster".to_owned()));
+            self.set_unreachable(&key, &model, Some("there is no such Cluster".to_owned()));
             return Next::Done;
         };
         if wanted.is_empty() {
@@ -305,10 +315,10 @@ impl Clusters {
             if let Err(error) = self.connect(&key, &model, &cluster).await {
                 let why = describe(&error);
                 tracing::warn!(cluster = %key, error = why, "a target cannot be watched");
-                self.set_unreachable(&model, Some(why));
+                self.set_unreachable(&key, &model, Some(why));
                 return Next::Retry;
             }
-            self.set_unreachable(&model, None);
+            self.set_unreachable(&key, &model, None);
         }
         if let Some(connection) = self.state.lock().connections.get(&key) {
             connection.pacer.set(cluster.spec.rate());
@@ -364,6 +374,7 @@ impl Clusters {
             if !is_wanted {
                 watch.shutdown.trigger();
                 model.lock().watch_stopped(kind);
+                self.statuses.add_after(key.clone(), SETTLED);
             }
             // One that ended by itself broke down; it is started again.
             is_wanted && !watch.task.is_finished()
@@ -386,6 +397,7 @@ impl Clusters {
     ) -> Watch {
         let shutdown = self.shutdown.child();
         let (releases, clusters) = (Arc::clone(&self.releases), Arc::clone(&self.queue));
+        let (statuses, of) = (Arc::clone(&self.statuses), key.clone());
         let (failed, ended) = (
             key.clone(),
             EndedWatch { queue: Arc::clone(&self.queue), cluster: key.clone(), shutdown: shutdown.clone() },
@@ -399,6 +411,7 @@ impl Clusters {
             clock: Arc::clone(&self.clock),
             on_change: Arc::new(move |release| releases.add_after(release, GATHER)),
             on_failure: Arc::new(move || clusters.add_after(failed.clone(), LOOK_AT_KUBECONFIG)),
+            on_state: Arc::new(move || statuses.add_after(of.clone(), SETTLED)),
         };
         let until = shutdown.clone();
         let task = tokio::spawn(async move {
@@ -408,9 +421,10 @@ impl Clusters {
         Watch { shutdown, task }
     }
 
-    fn set_unreachable(&self, model: &Mutex<Model>, why: Option<String>) {
+    fn set_unreachable(&self, key: &StoreKey, model: &Mutex<Model>, why: Option<String>) {
         let mut model = model.lock();
         if model.unreachable != why {
+            self.statuses.add_after(key.clone(), SETTLED);
             model.unreachable = why;
             model.releases().for_each(|release| self.releases.add_after(release.clone(), GATHER));
         }
@@ -421,6 +435,7 @@ impl Clusters {
     }
 
     fn forget(&self, key: &StoreKey) {
+        self.statuses.add_after(key.clone(), SETTLED);
         let mut state = self.state.lock();
         state.connections.remove(key);
         if state.models.get(key).is_some_and(|model| model.lock().releases().next().is_none()) {

@@ -19,6 +19,8 @@
 //! | `owned` | the fields of an object that convoy owns, to tell whether and where they changed; pure |
 //! | `model` | all that is known of one cluster: inventories, objects, watches; pure |
 //! | `verdict` | from the model to what a status says of one Release; pure |
+//! | `fault` | why a kind cannot be watched, in words that quote no object; pure |
+//! | `cluster_status` | what of a cluster cannot be watched, in its Cluster's condition `Observed` |
 //! | `rule_sets` | whether the rules of HealthRuleSets are in force |
 //! | `status` | from a verdict to the fields to write, or nothing when they stand there already; pure |
 //! | `missing` | shards that no controller-manager holds |
@@ -28,7 +30,9 @@
 //! | `run` | stores of convoy's own kinds, queues, and writing status |
 
 mod answers;
+mod cluster_status;
 mod clusters;
+mod fault;
 mod missing;
 mod model;
 mod owned;

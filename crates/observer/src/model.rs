@@ -8,6 +8,7 @@ use convoy_api::{DeliveryProgress, HookState, InventoryEntry, ReleaseInventory, 
 use convoy_plan::runs_to_an_end;
 use convoy_runtime::StoreKey;
 
+use crate::fault::Fault;
 use crate::owned::Owned;
 use crate::seen::{Rules, Seen};
 
@@ -16,9 +17,8 @@ use crate::seen::{Rules, Seen};
 const REMEMBERED: usize = 8;
 /// How long the watch may lag behind the inventory before what it says is taken for the truth.
 pub(crate) const LAG: Duration = Duration::from_secs(10);
-/// How long after its last error a watch counts as broken: a watch that works says nothing when nothing
-/// happens, and one that is broken fails again within this time.
-pub(crate) const BROKEN_FOR: Duration = Duration::from_secs(60);
+/// How long the words of a fault stay while its reason does: each other error text would be news to write.
+const SAME_WORDS_FOR: Duration = Duration::from_secs(300);
 
 /// A kind in one version; one watch each. Clones are cheap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,8 +124,9 @@ struct KindState {
     namespaces: Option<BTreeMap<String, NamespaceState>>,
 }
 
-/// When a watch failed last, and why.
-type Broken = (Duration, String);
+/// Why a watch failed, and since when it is told in these words. What has failed is listed anew, and broken until that list
+/// ended.
+type Broken = (Duration, Fault);
 
 /// A watch of one namespace.
 #[derive(Debug, Default)]
@@ -146,7 +147,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) enum View<'a> {
     /// The watch is broken, for the reason given.
-    Broken(&'a str),
+    Broken(&'a Fault),
     /// The watch has not listed yet.
     NotYet,
     /// It is not there.
@@ -361,24 +362,39 @@ impl Model {
     }
 
     /// The watch of one namespace failed.
-    pub(crate) fn failed_in(&mut self, kind: &WatchedKind, namespace: &str, why: String, now: Duration) {
+    pub(crate) fn failed_in(&mut self, kind: &WatchedKind, namespace: &str, fault: Fault, now: Duration) {
         let state = self.kinds.get_mut(kind).and_then(|kind| kind.namespaces.as_mut());
         if let Some(watched) = state.and_then(|all| all.get_mut(namespace)) {
-            watched.broken = Some((now, why));
+            break_down(&mut watched.broken, fault, now);
         }
     }
 
     /// A watch failed.
-    pub(crate) fn failed(&mut self, kind: &WatchedKind, why: String, now: Duration) {
-        self.kinds.entry(kind.clone()).or_default().broken = Some((now, why));
+    pub(crate) fn failed(&mut self, kind: &WatchedKind, fault: Fault, now: Duration) {
+        break_down(&mut self.kinds.entry(kind.clone()).or_default().broken, fault, now);
     }
 
-    /// Whether any watch failed lately.
-    pub(crate) fn has_broken_watch(&self, now: Duration) -> bool {
-        let of_namespaces = |kind: &KindState| {
-            kind.namespaces.iter().flatten().any(|(_, watched)| broken_since(&watched.broken, now).is_some())
+    /// Whether any watch is broken.
+    pub(crate) fn has_broken_watch(&self) -> bool {
+        self.kinds.values().any(|kind| kind.faults().next().is_some())
+    }
+
+    /// What cannot be watched, and why: kinds, and kinds in a namespace.
+    pub(crate) fn faults(&self) -> Vec<(String, &Fault)> {
+        let wanted = self.kinds.iter().filter(|(kind, _)| self.wanted.contains_key(*kind));
+        let in_words = |kind: &WatchedKind, namespace: Option<&str>| match namespace {
+            Some(namespace) => format!("{kind} in the namespace {namespace}"),
+            None => kind.to_string(),
         };
-        self.kinds.values().any(|kind| broken_since(&kind.broken, now).is_some() || of_namespaces(kind))
+        let faults = wanted.flat_map(|(kind, state)| {
+            state.faults().map(move |(namespace, fault)| (in_words(kind, namespace), fault))
+        });
+        faults.collect()
+    }
+
+    /// Whether each watch has listed, or failed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.wanted.keys().all(|kind| self.kinds.get(kind).is_some_and(KindState::is_settled))
     }
 
     /// Whether an object is there and healthy.
@@ -446,16 +462,16 @@ impl Model {
     }
 
     /// What the watch shows of a tracked object.
-    pub(crate) fn view(&self, kind: &WatchedKind, name: &ObjectName, now: Duration) -> View<'_> {
+    pub(crate) fn view(&self, kind: &WatchedKind, name: &ObjectName) -> View<'_> {
         let Some(kind) = self.kinds.get(kind) else { return View::NotYet };
         let watched = kind.namespaces.as_ref().map(|all| all.get(&name.0));
         let (is_synced, broken) = match watched {
             None => (kind.is_synced, None),
             Some(None) => (false, None),
-            Some(Some(watched)) => (watched.is_synced, broken_since(&watched.broken, now)),
+            Some(Some(watched)) => (watched.is_synced, fault_of(&watched.broken)),
         };
-        if let Some(why) = broken_since(&kind.broken, now).or(broken) {
-            return View::Broken(why);
+        if let Some(fault) = fault_of(&kind.broken).or(broken) {
+            return View::Broken(fault);
         }
         match kind.objects.get(name) {
             Some(live) => View::Present(&live.seen),
@@ -466,6 +482,23 @@ impl Model {
 }
 
 impl KindState {
+    /// What is broken of it: all, or namespaces.
+    fn faults(&self) -> impl Iterator<Item = (Option<&str>, &Fault)> {
+        let of_all = fault_of(&self.broken).map(|fault| (None, fault));
+        let of_namespaces = self.namespaces.iter().flatten();
+        of_all.into_iter().chain(
+            of_namespaces.filter_map(|(namespace, watched)| {
+                Some((Some(namespace.as_str()), fault_of(&watched.broken)?))
+            }),
+        )
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_settled = |watched: &NamespaceState| watched.is_synced || watched.broken.is_some();
+        self.broken.is_some()
+            || self.namespaces.as_ref().map_or(self.is_synced, |all| all.values().all(is_settled))
+    }
+
     /// The watch that an object of a namespace came by works.
     fn works(&mut self, namespace: &str) {
         self.broken = None;
@@ -475,9 +508,16 @@ impl KindState {
     }
 }
 
-fn broken_since(broken: &Option<Broken>, now: Duration) -> Option<&str> {
-    let (since, why) = broken.as_ref()?;
-    (now.saturating_sub(*since) < BROKEN_FOR).then_some(why.as_str())
+fn fault_of(broken: &Option<Broken>) -> Option<&Fault> {
+    broken.as_ref().map(|(_, fault)| fault)
+}
+
+fn break_down(broken: &mut Option<Broken>, fault: Fault, now: Duration) {
+    let is_told =
+        |(since, told): &Broken| told.reason == fault.reason && now.saturating_sub(*since) < SAME_WORDS_FOR;
+    if !broken.as_ref().is_some_and(is_told) {
+        *broken = Some((now, fault));
+    }
 }
 
 impl Tracked {

@@ -14,6 +14,7 @@ use convoy_runtime::{
 use kube::Client;
 
 use crate::answers::{Answering, Owned, Serving, Stores};
+use crate::cluster_status::{self, ClusterStatuses, SETTLED};
 use crate::clusters::{Clusters, GATHER};
 use crate::missing::{self, ControllerLeases};
 use crate::rule_sets::RuleSetStatuses;
@@ -95,6 +96,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         shards: shards.clone(),
         queue: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         releases: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
+        statuses: WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         health: Default::default(),
         state: Default::default(),
     });
@@ -121,6 +123,9 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
     let (targets, feed_targets) = caches.watch::<Cluster, _>(move |change| {
         if change.cause == Cause::Object {
             on_cluster.queue.add(change.key.clone());
+            if change.new.as_deref().is_some_and(cluster_status::is_said) {
+                on_cluster.statuses.add_after(change.key.clone(), SETTLED);
+            }
         }
     });
     let looked = caches.looked();
@@ -189,6 +194,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
     let (held, until) = (Arc::clone(&clusters), shutdown.clone());
     let (known_inventories, known_releases) = (inventories.clone(), releases.clone());
     let (known_rules, of_gained, unsaid) = (rule_sets.clone(), shards.clone(), Arc::clone(&statuses));
+    let known_clusters = targets.clone();
     tasks.spawn(
         "shards",
         unfailing(async move {
@@ -206,6 +212,12 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
                     held.gained(shard, &known_inventories, &known_releases);
                     let of_shard = known_rules.filter(|set| set.shard(&of_gained) == shard.0);
                     of_shard.iter().for_each(|set| unsaid.add(store_key(&**set)));
+                    // What an earlier owner said may not hold any more.
+                    let is_said = |cluster: &Cluster| {
+                        cluster.shard(&of_gained) == shard.0 && cluster_status::is_said(cluster)
+                    };
+                    let said = known_clusters.filter(is_said);
+                    said.iter().for_each(|cluster| held.statuses.add_after(store_key(&**cluster), SETTLED));
                 }
             }
         }),
@@ -231,6 +243,22 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         "statuses of HealthRuleSets",
         unfailing(async move {
             statuses.run(CONCURRENT_CLUSTERS, until, move |key| Arc::clone(&say).reconcile(key)).await;
+        }),
+    );
+
+    let say = Arc::new(ClusterStatuses {
+        host: host.clone(),
+        clusters: Arc::clone(&clusters),
+        known: targets.clone(),
+        looked: looked.clone(),
+        shards: shards.clone(),
+        clock: Arc::clone(&clock),
+    });
+    let (queue, until) = (Arc::clone(&clusters.statuses), shutdown.clone());
+    tasks.spawn(
+        "statuses of Clusters",
+        unfailing(async move {
+            queue.run(CONCURRENT_CLUSTERS, until, move |key| Arc::clone(&say).reconcile(key)).await;
         }),
     );
 

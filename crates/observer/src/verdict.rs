@@ -1,5 +1,6 @@
 //! What is to be said of one Release.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use convoy_api::{
@@ -8,6 +9,7 @@ use convoy_api::{
 use convoy_health::{Health, State, summarize};
 use convoy_runtime::StoreKey;
 
+use crate::fault::Fault;
 use crate::model::{Baseline, Delivered, LAG, Model, ObjectName, Tracked, View, WatchedKind};
 
 /// Objects that a message names.
@@ -47,6 +49,8 @@ struct Judged {
     name: String,
     health: Health,
     drift: Option<Drift>,
+    /// Why its watch is broken.
+    fault: Option<&'static str>,
     /// The watch shows the object as it was applied, or later.
     is_seen: bool,
     /// Time alone will change this.
@@ -79,7 +83,7 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, mode: DriftMode, now: Dur
     let look_again = judged.iter().any(|object| object.is_waiting).then_some(LAG);
     let is_all_seen = judged.iter().all(|object| object.is_seen);
     Some(Verdict {
-        healthy: with_hooks(healthy(&judged), ended_hooks(model, delivered, now)),
+        healthy: with_hooks(healthy(&judged), ended_hooks(model, delivered)),
         drifted: is_compared.then(|| drifted(&judged)),
         drifted_objects: match is_compared {
             true => {
@@ -151,15 +155,17 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
         name: format!("{} {namespace}{slash}{name}", kind.kind),
         health,
         drift,
+        fault: None,
         is_seen,
         is_waiting,
         is_premature: false,
     };
     // The watch may not have shown yet what was applied a moment ago.
     let may_lag = tracked.baseline == Baseline::None && now.saturating_sub(tracked.since) < LAG;
-    match model.view(kind, object, now) {
-        View::Broken(why) => {
-            judged(Health::unknown(format!("{kind} cannot be watched: {why}")), None, false, true)
+    match model.view(kind, object) {
+        View::Broken(fault) => {
+            let health = Health::unknown(format!("{kind} cannot be watched ({fault})"));
+            Judged { fault: Some(fault.reason), ..judged(health, None, false, false) }
         }
         View::NotYet => judged(Health::unknown("it was not looked at yet"), None, false, false).premature(),
         View::Absent if !tracked.is_applied() => {
@@ -201,7 +207,7 @@ fn healthy(judged: &[Judged]) -> Finding {
     let summary = summarize(judged.iter().map(|object| (object.name.as_str(), &object.health)));
     let (status, reason) = match summary.state {
         State::Healthy | State::Suspended => (ConditionStatus::True, reason::HEALTHY),
-        State::Unknown => (ConditionStatus::Unknown, reason::UNKNOWN),
+        State::Unknown => (ConditionStatus::Unknown, why_unknown(judged)),
         State::Progressing => (ConditionStatus::False, reason::PROGRESSING),
         State::Missing => (ConditionStatus::False, reason::MISSING),
         State::Degraded => (ConditionStatus::False, reason::DEGRADED),
@@ -209,10 +215,15 @@ fn healthy(judged: &[Judged]) -> Finding {
     Finding { status, reason, message: summary.message }
 }
 
+/// What keeps objects from being seen.
+fn why_unknown(judged: &[Judged]) -> &'static str {
+    Fault::worst(judged.iter().filter_map(|object| object.fault)).unwrap_or(reason::UNKNOWN)
+}
+
 /// How many objects of hooks have ended while a hook is waited for.
-fn ended_hooks(model: &Model, delivered: &Delivered, now: Duration) -> usize {
+fn ended_hooks(model: &Model, delivered: &Delivered) -> usize {
     let has_ended = |((kind, object), tracked): &(&(WatchedKind, ObjectName), &Tracked)| {
-        let view = model.view(kind, object, now);
+        let view = model.view(kind, object);
         // Another uid, or none yet: it is that of an earlier run.
         tracked.is_hook && matches!(view, View::Present(seen) if seen.has_ended && seen.uid == tracked.uid)
     };
@@ -258,11 +269,18 @@ fn drifted(judged: &[Judged]) -> Finding {
     }
     let unseen = judged.iter().filter(|object| !object.is_seen).count();
     if unseen > 0 {
-        return Finding {
-            status: ConditionStatus::Unknown,
-            reason: reason::UNKNOWN,
-            message: format!("{unseen} of {} objects were not seen as they were applied yet", judged.len()),
-        };
+        let broken: BTreeSet<&str> = judged
+            .iter()
+            .filter(|object| object.fault.is_some())
+            .map(|o| o.health.message.as_str())
+            .collect();
+        let mut message =
+            format!("{unseen} of {} objects were not seen as they were applied yet", judged.len());
+        for (index, why) in broken.iter().take(NAMED).enumerate() {
+            message.push_str(if index == 0 { ": " } else { "; " });
+            message.push_str(why);
+        }
+        return Finding { status: ConditionStatus::Unknown, reason: why_unknown(judged), message };
     }
     Finding {
         status: ConditionStatus::False,

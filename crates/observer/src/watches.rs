@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_api::label;
+use convoy_api::{label, reason};
 use convoy_health::RuleSets;
 use convoy_runtime::{Backoff, Clock, Shutdown, StoreKey, is_answer, watch_events};
 use futures::StreamExt as _;
@@ -15,9 +15,12 @@ use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::fault::Fault;
 use crate::model::{Model, ObjectName, WatchedKind};
 use crate::seen;
 
+/// Interruptions of a watch without an answer in between after which it is begun anew, and called broken until then.
+const INTERRUPTIONS: u32 = 3;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
 /// One watch of one kind on one cluster, until shutdown.
@@ -33,6 +36,8 @@ pub(crate) struct KindWatch {
     pub(crate) on_change: Arc<dyn Fn(StoreKey) + Send + Sync>,
     /// Called when the watch fails: the kubeconfig may have changed.
     pub(crate) on_failure: Arc<dyn Fn() + Send + Sync>,
+    /// Called when the watch may have come to be broken, or to work.
+    pub(crate) on_state: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl KindWatch {
@@ -50,18 +55,16 @@ impl KindWatch {
                 () = shutdown.wait() => return,
                 ended = self.watch_once(&mut failures) => ended,
             };
-            let why = match ended {
-                Ok(()) => "the watch ended".to_owned(),
-                Err(error) => describe(&error),
-            };
+            let fault = ended.err().unwrap_or_else(ended_by_itself);
             failures += 1;
             let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
             tracing::warn!(
-                cluster = %self.cluster, kind = %self.kind, error = why, ?wait,
+                cluster = %self.cluster, kind = %self.kind, error = %fault, ?wait,
                 "watch of a target failed; trying again"
             );
-            self.model.lock().failed(&self.kind, why, self.clock.monotonic());
+            self.model.lock().failed(&self.kind, fault, self.clock.monotonic());
             self.tell_all();
+            (self.on_state)();
             (self.on_failure)();
             tokio::select! {
                 () = shutdown.wait() => return,
@@ -73,16 +76,19 @@ impl KindWatch {
     }
 
     /// Watches until something is wrong that a new look at discovery may mend.
-    async fn watch_once(&self, failures: &mut u32) -> Result<(), kube::Error> {
+    async fn watch_once(&self, failures: &mut u32) -> Result<(), Fault> {
         let wanted = GroupVersionKind {
             group: self.kind.group.clone(),
             version: self.kind.version.clone(),
             kind: self.kind.kind.clone(),
         };
-        let (resource, capabilities) = kube::discovery::pinned_kind(&self.client, &wanted).await?;
+        let found = kube::discovery::pinned_kind(&self.client, &wanted).await;
+        let (resource, capabilities) = found.map_err(|error| Fault::of(&self.kind, &error))?;
         loop {
             match self.watch_in(None, &resource, failures).await {
-                Err(error) if is_forbidden(&error) && capabilities.scope == Scope::Namespaced => {
+                Err(error)
+                    if error.reason == reason::WATCH_FORBIDDEN && capabilities.scope == Scope::Namespaced =>
+                {
                     self.watch_namespaces(&resource, &error).await;
                 }
                 ended => return ended,
@@ -96,7 +102,7 @@ impl KindWatch {
         namespace: Option<&str>,
         resource: &ApiResource,
         failures: &mut u32,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<(), Fault> {
         let config = watcher::Config::default().labels(&selector());
         let api: Api<DynamicObject> = match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
@@ -114,13 +120,16 @@ impl KindWatch {
                     self.handle(event, namespace, resource, &mut listed);
                 }
                 // The watcher goes on from where it was; only what it cannot mend ends it.
-                Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) => {
-                    return Err(error);
+                Err(error @ (watcher::Error::InitialListFailed(_) | watcher::Error::WatchStartFailed(_))) => {
+                    return Err(Fault::of_watch(&self.kind, &error));
+                }
+                Err(error) if *failures >= INTERRUPTIONS => {
+                    return Err(Fault::of_watch(&self.kind, &error));
                 }
                 Err(error) => {
                     *failures += 1;
                     let wait = BACKOFF.wait(*failures, u64::from(*failures).wrapping_mul(7));
-                    tracing::debug!(cluster = %self.cluster, kind = %self.kind, error = describe(&error), ?wait, "watch of a target was interrupted");
+                    tracing::debug!(cluster = %self.cluster, kind = %self.kind, error = %Fault::of_watch(&self.kind, &error), ?wait, "watch of a target was interrupted");
                     self.clock.sleep(wait).await;
                 }
             }
@@ -147,6 +156,7 @@ impl KindWatch {
                 let names = listed.take().unwrap_or_default();
                 self.model.lock().listed(&self.kind, namespace, &names);
                 self.tell_all();
+                (self.on_state)();
             }
             Event::Apply(object) => {
                 let name = name_of(&object);
@@ -198,8 +208,8 @@ fn selector() -> String {
     format!("{}={}", label::MANAGED_BY, label::MANAGED_BY_CONVOY)
 }
 
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
+fn ended_by_itself() -> Fault {
+    Fault::new(reason::WATCH_FAILED, "the watch ended")
 }
 
 fn name_of(object: &DynamicObject) -> ObjectName {
@@ -267,6 +277,7 @@ mod tests {
                     let _ = failed.send(());
                 }
             }),
+            on_state: Arc::new(|| {}),
         };
         let client = Client::new(unknown, "default");
         let widgets = watch(client.clone(), WatchedKind::new("example.org", "v1", "Widget"));
@@ -309,6 +320,7 @@ mod tests {
             clock: Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH)),
             on_change: Arc::new(|_| {}),
             on_failure: Arc::new(move || until.trigger()),
+            on_state: Arc::new(|| {}),
         };
         tokio::time::timeout(Duration::from_secs(20), watch.run(shutdown)).await.unwrap();
         let text = String::from_utf8(log.0.lock().clone()).unwrap();

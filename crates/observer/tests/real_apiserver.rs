@@ -11,9 +11,9 @@ mod support;
 use std::time::Duration;
 
 use convoy_testkit::{ControlPlane, Options};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use support::{World, api, create, resource, until};
+use support::{World, account, api, create, resource, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_and_drift_on_a_real_apiserver() {
@@ -115,7 +115,7 @@ async fn what_is_broken_is_said_and_touches_nothing_else() {
     }
     world.says("good", "True/Healthy False/InSync").await;
     let message = |status: &Value| status["conditions"].to_string();
-    let status = world.says("mixed", "Unknown/Unknown Unknown/Unknown").await;
+    let status = world.says("mixed", "Unknown/KindNotServed Unknown/KindNotServed").await;
     until("the missing kind is named", || async {
         message(&world.release("mixed").await["status"]).contains("Widget (example.org/v1) cannot be watched")
     })
@@ -125,7 +125,7 @@ async fn what_is_broken_is_said_and_touches_nothing_else() {
     assert!(message(&status).contains("exec"), "{status}");
     let status = world.says("c", "Unknown/ClusterUnreachable Unknown/ClusterUnreachable").await;
     assert!(message(&status).contains("there is no such Cluster"), "{status}");
-    world.says("b", "Unknown/Unknown Unknown/Unknown").await;
+    world.says("b", "Unknown/ClusterUnreachable Unknown/ClusterUnreachable").await;
     until("the refused connection is named", || async {
         message(&world.release("b").await["status"]).contains("cannot be watched")
     })
@@ -192,25 +192,6 @@ async fn a_health_rule_set_is_in_force_at_once_for_what_is_there_already() {
     world.observer.await.unwrap().unwrap();
 }
 
-/// A kubeconfig of a new service account.
-async fn account(world: &World, plane: &ControlPlane, name: &str) -> String {
-    let accounts = api(&world.client, "v1", "ServiceAccount", "serviceaccounts");
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
-    create(&accounts, account).await;
-    let ask = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let token: Value =
-        accounts.create_subresource("token", name, &PostParams::default(), &ask).await.unwrap();
-    let token = token["status"]["token"].as_str().unwrap();
-    let authority = k8s_openapi::ByteString(plane.authority().as_bytes().to_vec());
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": plane.url(), "certificate-authority-data": authority}}],
-        "users": [{"name": "u", "user": {"token": token}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    });
-    config.to_string()
-}
-
 /// Lets the account `limited` of the namespace default read ConfigMaps of a namespace.
 async fn let_read(world: &World, namespace: &str) {
     let in_namespace = |kind: &str, plural: &str| -> Api<DynamicObject> {
@@ -255,7 +236,7 @@ async fn a_kind_that_may_not_be_watched_everywhere_is_watched_in_the_namespaces_
     world.says("allowed", "True/Healthy False/InSync").await;
     // It comes while the other is watched already.
     deliver("refused", "other").await;
-    let status = world.says("refused", "Unknown/Unknown Unknown/Unknown").await;
+    let status = world.says("refused", "Unknown/WatchForbidden Unknown/WatchForbidden").await;
     let message = status["conditions"].to_string();
     assert!(message.contains("cannot be watched") && message.contains("forbidden"), "{message}");
     world.says("allowed", "True/Healthy False/InSync").await;

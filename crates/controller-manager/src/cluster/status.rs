@@ -8,6 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value};
 
+/// The conditions that the controller-manager writes.
+const OURS: [&str; 2] = [condition_type::REACHABLE, condition_type::READY];
+
 /// What a look at a Cluster came to.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
@@ -85,6 +88,8 @@ pub(crate) fn patch(
     if new == old {
         return None;
     }
+    // The others are the observer's: who applies them owns them as well, and they could not be taken back.
+    new.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
     match serde_json::to_value(&new) {
         Ok(Value::Object(status)) => Some(status),
         _ => None,
@@ -94,6 +99,30 @@ pub(crate) fn patch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_observers_condition_is_left_to_it() {
+        let observed = serde_json::json!({
+            "type": "Observed", "status": "False", "reason": "WatchFailed", "message": "m",
+            "lastTransitionTime": "1970-01-01T00:00:01Z",
+        });
+        let mut cluster = Cluster::default();
+        let status = serde_json::json!({"conditions": [observed]});
+        cluster.status = Some(serde_json::from_value(status).unwrap());
+        let in_contact = Outcome::InContact(Arc::default());
+        let said = patch(&cluster, (&in_contact, true), 1, Timestamp::UNIX_EPOCH).unwrap();
+        let types: Vec<_> =
+            said["conditions"].as_array().unwrap().iter().map(|it| it["type"].clone()).collect();
+        assert_eq!(types, ["Reachable", "Ready"]);
+        // With what the observer said beside it there is nothing new.
+        let mut conditions = said["conditions"].as_array().unwrap().clone();
+        conditions.insert(0, observed);
+        let stored = Value::Object(Map::from_iter(
+            said.into_iter().chain([("conditions".to_owned(), Value::Array(conditions))]),
+        ));
+        cluster.status = Some(serde_json::from_value(stored).unwrap());
+        assert_eq!(patch(&cluster, (&in_contact, true), 1, Timestamp::UNIX_EPOCH), None);
+    }
 
     #[test]
     fn the_last_contact_is_told_when_it_is_looked_and_not_all_the_time() {

@@ -315,7 +315,7 @@ impl Answering {
             let kind = WatchedKind::new(key.group.as_str(), at.version.as_str(), key.kind.as_str());
             let name = (key.namespace.clone(), key.name.clone());
             let model = model.as_ref()?.lock();
-            match model.view(&kind, &name, now) {
+            match model.view(&kind, &name) {
                 View::Present(seen) if seen.resource_version == said.version && *digest == apply.digest => {
                     Some(said.clone())
                 }

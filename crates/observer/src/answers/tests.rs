@@ -114,6 +114,7 @@ fn observer_of(scope: CacheScope, shards: Shards, looked: OwnedShards, own: Opti
         shutdown: convoy_runtime::Shutdown::new(),
         shards: owned.shards.clone(),
         queue: convoy_runtime::WorkQueue::new(BACKOFF, Arc::clone(&clock)),
+        statuses: convoy_runtime::WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         releases: convoy_runtime::WorkQueue::new(BACKOFF, Arc::clone(&clock)),
         health: Default::default(),
         state: Default::default(),

@@ -263,16 +263,21 @@ fn health_is_the_worst_of_all_objects() {
 }
 
 #[test]
-fn a_broken_watch_makes_its_own_kind_unknown_and_only_for_a_while() {
+fn a_broken_watch_makes_its_own_kind_unknown_until_it_has_listed_again() {
     let mut story = Story::new();
     let entries = [entry("ConfigMap", "a", "u1", "d1", "5"), entry("Deployment", "w", "u2", "d2", "6")];
     story.inventory("b1", &entries).sees(&config_map("a", "u1", "5", "1", None)).lists("ConfigMap", &["a"]);
     story.is("Unknown/Unknown Unknown/Unknown premature");
     let kind = story.kind("Deployment");
-    story.model.failed(&kind, "forbidden".to_owned(), story.now);
-    story.is("Unknown/Unknown Unknown/Unknown -");
-    story.says("Deployment (apps/v1) cannot be watched: forbidden");
-    assert!(story.model.has_broken_watch(story.now));
+    story.model.failed(&kind, Fault::new(reason::WATCH_FORBIDDEN, "may not"), story.now);
+    story.is("Unknown/WatchForbidden Unknown/WatchForbidden -");
+    let why = "Deployment (apps/v1) cannot be watched (WatchForbidden: may not)";
+    story.says(why);
+    let drifted = story.verdict().drifted.unwrap().message;
+    assert_eq!(drifted, format!("1 of 2 objects were not seen as they were applied yet: {why}"));
+    assert!(story.model.has_broken_watch());
+    story.now += Duration::from_secs(3600);
+    story.is("Unknown/WatchForbidden Unknown/WatchForbidden -");
     // Another Release that has no Deployment is not touched.
     let mut inventory = ReleaseInventory::default();
     inventory.spec.bundle_digest = "b9".to_owned();
@@ -285,6 +290,17 @@ fn a_broken_watch_makes_its_own_kind_unknown_and_only_for_a_while() {
         story.model.releases_with(&story.kind("ConfigMap"), &("prod".to_owned(), "a".to_owned())).len(),
         2
     );
+    story.lists("Deployment", &[]).is("False/Missing True/ChangedOnTarget b1");
+    assert!(!story.model.has_broken_watch());
+}
+
+#[test]
+fn a_cluster_none_of_whose_watches_is_answered_is_not_looked_at() {
+    let mut story = settled();
+    let kind = story.kind("ConfigMap");
+    story.model.failed(&kind, Fault::new(reason::CLUSTER_UNREACHABLE, "refused"), story.now);
+    story.is("Unknown/ClusterUnreachable Unknown/ClusterUnreachable -");
+    story.lists("ConfigMap", &["a"]).is(IN_SYNC);
 }
 
 #[test]

@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
+use convoy_api::reason;
 use futures::StreamExt as _;
 use futures::future::{AbortHandle, abortable};
 use futures::stream::FuturesUnordered;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 
-use super::{BACKOFF, KindWatch, describe, is_forbidden, selector};
+use super::{BACKOFF, KindWatch, ended_by_itself, selector};
+use crate::fault::Fault;
 
 /// How often it is asked whether all namespaces may be listed by now.
 const ASK_FOR_ALL: Duration = Duration::from_secs(60);
 
 impl KindWatch {
     /// Watches the namespaces with objects of the kind, each by itself, until all may be listed.
-    pub(super) async fn watch_namespaces(&self, resource: &ApiResource, refusal: &kube::Error) {
+    pub(super) async fn watch_namespaces(&self, resource: &ApiResource, refusal: &Fault) {
         tracing::info!(
-            cluster = %self.cluster, kind = %self.kind, refusal = describe(refusal),
+            cluster = %self.cluster, kind = %self.kind, %refusal,
             "not all namespaces of a target may be watched; each with objects is by itself"
         );
         let mut objects_came = self.model.lock().objects_came.subscribe();
@@ -65,16 +67,17 @@ impl KindWatch {
         let mut failures = 0;
         loop {
             let ended = self.watch_in(Some(&namespace), resource, &mut failures).await;
-            let is_refused = ended.as_ref().is_err_and(is_forbidden);
-            let why = ended.map_or_else(|error| describe(&error), |()| "the watch ended".to_owned());
+            let fault = ended.err().unwrap_or_else(ended_by_itself);
+            let is_refused = fault.reason == reason::WATCH_FORBIDDEN;
             failures += 1;
             let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
             tracing::warn!(
-                cluster = %self.cluster, kind = %self.kind, namespace, error = why, ?wait,
+                cluster = %self.cluster, kind = %self.kind, namespace, error = %fault, ?wait,
                 "watch of a namespace of a target failed; trying again"
             );
-            self.model.lock().failed_in(&self.kind, &namespace, why, self.clock.monotonic());
+            self.model.lock().failed_in(&self.kind, &namespace, fault, self.clock.monotonic());
             self.tell_all();
+            (self.on_state)();
             if !is_refused {
                 (self.on_failure)();
             }

@@ -168,3 +168,22 @@ impl World {
         create(&self.convoys("Release", "releases"), release).await;
     }
 }
+
+/// A kubeconfig of a new service account.
+pub(crate) async fn account(world: &World, plane: &ControlPlane, name: &str) -> String {
+    let accounts = api(&world.client, "v1", "ServiceAccount", "serviceaccounts");
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    create(&accounts, account).await;
+    let ask = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token: Value =
+        accounts.create_subresource("token", name, &PostParams::default(), &ask).await.unwrap();
+    let token = token["status"]["token"].as_str().unwrap();
+    let authority = k8s_openapi::ByteString(plane.authority().as_bytes().to_vec());
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": plane.url(), "certificate-authority-data": authority}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    });
+    config.to_string()
+}
