@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::workspace;
+use crate::{tools, workspace};
 
 /// The version of mdBook that is built into `target/tools` when it is not there.
 const MDBOOK: &str = "0.5.4";
@@ -18,7 +18,7 @@ const MDBOOK: &str = "0.5.4";
 pub(crate) fn run() -> anyhow::Result<()> {
     let target = workspace::target_dir()?;
     // Unoptimised, and without what watches and serves: it makes one small book.
-    let mdbook = workspace::tool(
+    let mdbook = tools::tool(
         &target,
         "mdbook",
         MDBOOK,

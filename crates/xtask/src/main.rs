@@ -16,6 +16,7 @@ mod protobuf;
 mod sim;
 mod test;
 mod tidy;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;

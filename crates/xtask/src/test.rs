@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::{book, image, kubernetes, sim, tidy, workspace};
+use crate::{book, image, kubernetes, sim, tidy, tools, workspace};
 
 /// The version of cargo-deny that is built into `target/tools` when it is not there.
 const CARGO_DENY: &str = "0.20.2";
@@ -109,7 +109,7 @@ fn checks(target: &Path, summary: &mut Summary) -> anyhow::Result<()> {
     step("tidy");
     check("tidy", tidy::run().map_err(|error| println!("tidy: {error:#}")).is_ok());
     step("deny: bans, licences and sources");
-    let deny = workspace::tool(target, "cargo-deny", CARGO_DENY, &[])?;
+    let deny = tools::tool(target, "cargo-deny", CARGO_DENY, &[])?;
     let status = workspace::program(&deny.to_string_lossy())
         .args(["--workspace", "--log-level", "error", "check", "bans", "licenses", "sources"])
         .current_dir(workspace::root())
