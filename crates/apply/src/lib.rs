@@ -24,6 +24,7 @@ pub use convoy_shard::{AlwaysOwn, NotOwner, Ownership, WritePermit};
 pub use execute::{ApplyOptions, Failure, Report, apply_waves, look};
 pub use hook::{HookOptions, HookSeen, Made, has_ended};
 pub use prune::{PruneNote, PruneOptions, prune};
+pub use scrub::SecretsIn;
 pub use target::{Applied, LiveMeta, Requests, ServiceAccount, Target};
 pub use transport::{Pace, Patience, Transport, over_client};
 pub use try_out::{Knows, Said, TriedOut, TryOptions, try_out};

@@ -1,5 +1,8 @@
 //! Error texts of API servers without the content of Secrets.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use convoy_api::annotation;
 use convoy_plan::ObjectKey;
 use serde_json::Value;
@@ -23,14 +26,39 @@ pub(crate) fn scrub(key: Option<&ObjectKey>, text: &str) -> String {
     shorten(text)
 }
 
-/// An error about what was sent, without the server's words when the object names fields that nobody is shown.
-pub(crate) fn about(error: RequestError, sent: &Value) -> RequestError {
-    let is_sensitive = sent["metadata"]["annotations"][annotation::SENSITIVE_PATHS].is_string();
-    if error.code == 0 || !is_sensitive || is_harmless(&error.message) {
+/// Objects in which values stand that came from Secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SecretsIn {
+    /// None.
+    #[default]
+    None,
+    /// Those of these names, each `Kind/name`.
+    Named(Arc<BTreeSet<String>>),
+    /// It is not known which: all.
+    All,
+}
+
+impl SecretsIn {
+    fn holds(&self, object: &Value) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Named(names) => {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                names.contains(&format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"])))
+            }
+        }
+    }
+}
+
+/// An error about what was sent, without the server's words when the object holds what nobody is shown.
+pub(crate) fn about(error: RequestError, sent: &Value, secrets: &SecretsIn) -> RequestError {
+    let says_so = sent["metadata"]["annotations"][annotation::SENSITIVE_PATHS].is_string();
+    if error.code == 0 || !(says_so || secrets.holds(sent)) || is_harmless(&error.message) {
         return error;
     }
     let message = "the server refused the content (its words are left out, for they may quote fields that the object calls \
-                   sensitive)";
+                   sensitive, or values that came from a Secret)";
     RequestError { message: message.to_owned(), ..error }
 }
 
@@ -128,11 +156,25 @@ mod tests {
         let sensitive =
             serde_json::json!({"metadata": {"annotations": {annotation::SENSITIVE_PATHS: "/spec/a"}}});
         let quoting = error(422, "spec.a: Invalid value: \"CANARY\"");
+        let about = |error: RequestError, object: &Value| super::about(error, object, &SecretsIn::None);
         assert_eq!(about(quoting.clone(), &plain), quoting);
-        let scrubbed = about(quoting, &sensitive);
+        let scrubbed = about(quoting.clone(), &sensitive);
         assert!(!scrubbed.message.contains("CANARY") && scrubbed.code == 422, "{scrubbed:?}");
         for kept in [error(0, "the target did not answer"), error(404, "namespaces \"a\" not found")] {
             assert_eq!(about(kept.clone(), &sensitive), kept);
+        }
+        // What a chart made of a Secret's value says nothing of it.
+        let of_chart = serde_json::json!({"kind": "ConfigMap", "metadata": {"name": "a"}});
+        let named = |name: &str| SecretsIn::Named(Arc::new([name.to_owned()].into()));
+        for (secrets, is_quoted) in [
+            (named("ConfigMap/a"), false),
+            (SecretsIn::All, false),
+            (named("ConfigMap/b"), true),
+            (named("Secret/a"), true),
+            (SecretsIn::None, true),
+        ] {
+            let told = super::about(quoting.clone(), &of_chart, &secrets);
+            assert_eq!(told.message.contains("CANARY"), is_quoted, "{secrets:?}");
         }
     }
 

@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::scrub::about;
+use crate::scrub::{SecretsIn, about};
 use crate::transport::{OverClient, Pace, Patience, Transport};
 use crate::{Class, NotOwner, Ownership, RequestError};
 
@@ -34,6 +34,7 @@ pub struct Target {
     pace: Option<Arc<dyn Pace>>,
     patience: Option<Arc<dyn Patience>>,
     acts_as: Option<ServiceAccount>,
+    secrets: SecretsIn,
     requests: Arc<Requests>,
 }
 
@@ -145,6 +146,7 @@ impl Target {
             pace: None,
             patience: None,
             acts_as: None,
+            secrets: SecretsIn::None,
             requests: Arc::default(),
         }
     }
@@ -166,6 +168,12 @@ impl Target {
     #[must_use]
     pub fn acting_as(self, acts_as: Option<ServiceAccount>) -> Self {
         Self { acts_as, ..self }
+    }
+
+    /// The same target, whose words about these objects are not passed on.
+    #[must_use]
+    pub fn with_secrets_in(self, secrets: SecretsIn) -> Self {
+        Self { secrets, ..self }
     }
 
     async fn admitted(&self) {
@@ -199,7 +207,7 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
-        self.written(request, at).await.map_err(|error| about(error, object))
+        self.written(request, at).await.map_err(|error| about(error, object, &self.secrets))
     }
 
     /// Creates an object, as field manager `convoy`.
@@ -213,7 +221,7 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
-        self.written(request, at).await.map_err(|error| about(error, object))
+        self.written(request, at).await.map_err(|error| about(error, object, &self.secrets))
     }
 
     /// Replaces an object, as field manager `convoy`.
@@ -227,7 +235,7 @@ impl Target {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, METADATA_ONLY)
             .body(Body::from(object.to_string().into_bytes()));
-        self.written(request, at).await.map_err(|error| about(error, object))
+        self.written(request, at).await.map_err(|error| about(error, object, &self.secrets))
     }
 
     /// Says who owns the fields of an object of a resourceVersion.
@@ -283,7 +291,7 @@ impl Target {
         let slot = self.slot().await;
         self.requests.reads.fetch_add(1, Ordering::Relaxed);
         let sent = self.send(request, Some(at), slot).await;
-        sent.map(|(_, answer)| answer).map_err(|error| about(error, object))
+        sent.map(|(_, answer)| answer).map_err(|error| about(error, object, &self.secrets))
     }
 
     async fn written(

@@ -13,6 +13,7 @@ mod reader;
 mod recent;
 mod rollback;
 mod scope;
+mod secrets;
 mod sources;
 
 pub use access::{may_use, names_own_cluster, not_allowed};
@@ -23,4 +24,5 @@ pub use rollback::{arrived, back_to, is_forced, renewed};
 pub use scope::{
     ADOPT, acts_as, carries_on, has_annotation, helm_release, name_of, namespace_of, operation, scope,
 };
+pub use secrets::{secrets_in, takes_secret_values};
 pub use sources::{KnownSources, Unresolved, git_artifact, name_of_artifact, name_of_chart};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use convoy_api::{DeliveryProgress, HookEvent, Operation, Release, reason};
 use convoy_apply::{Class, Ownership, PruneOptions, prune};
 use convoy_plan::{Entry, Hook, HookStep, Plan, Policy, ReleaseId, next_hook_step};
-use convoy_prepare::{hooks_of, namespace_of};
+use convoy_prepare::{hooks_of, namespace_of, secrets_in};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Releases;
@@ -137,11 +137,13 @@ impl Releases {
                 Some(HookStep::Run { event, index }) => {
                     let Some(hook) = all.get(index) else { return Ok(None) };
                     let bundle = inventory.bundle_digest().to_owned();
+                    let secrets = secrets_in(removal.release, None);
+                    let target = removal.connected.target.clone().with_secrets_in(secrets);
                     let work = HookWork {
                         release: removal.release,
                         id: removal.id,
                         ownership: removal.ownership,
-                        target: &removal.connected.target,
+                        target: &target,
                         bundle: &bundle,
                         attempt: &attempt,
                     };

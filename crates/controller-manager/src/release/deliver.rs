@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use convoy_api::{ConflictPolicy, DeliveryProgress, Operation, reason};
 use convoy_apply::{
-    ApplyOptions, Class, Failure, Ownership, PruneNote, PruneOptions, Report, RequestErrors, apply_waves,
-    look, prune,
+    ApplyOptions, Class, Failure, Ownership, PruneNote, PruneOptions, Report, RequestErrors, Target,
+    apply_waves, look, prune,
 };
 use convoy_health::Health;
 use convoy_plan::{
     Counts, Entry, Fate, HookStep, Input, Live, ObjectKey, ObjectRef, Plan, Policy, Problem, Problems,
     Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
 };
-use convoy_prepare::{Ready, carries_on, operation, scope};
+use convoy_prepare::{Ready, carries_on, operation, scope, secrets_in};
 use convoy_runtime::{Sharded as _, StoreKey};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -99,6 +99,13 @@ pub(crate) struct Delivery<'a> {
     pub(crate) retried: Option<Timestamp>,
     /// Names the attempt: a hook that failed is run again in another one.
     pub(crate) attempt: &'a str,
+}
+
+impl Delivery<'_> {
+    /// The target, without its words about objects that hold what came from Secrets.
+    fn target(&self) -> Target {
+        self.connected.target.clone().with_secrets_in(secrets_in(self.look.release, Some(self.bundle)))
+    }
 }
 
 impl Releases {
@@ -200,7 +207,7 @@ impl Releases {
                         release: delivery.look.release,
                         id,
                         ownership: delivery.look.ownership,
-                        target: &delivery.connected.target,
+                        target: &delivery.target(),
                         bundle: &delivery.bundle.digest,
                         attempt: delivery.attempt,
                     };
@@ -466,7 +473,7 @@ impl Releases {
             establish_patience: ESTABLISH_PATIENCE,
             recreate_patience: RECREATE_PATIENCE,
         };
-        let mut report = apply_waves(&connected.target, plan, &options).await;
+        let mut report = apply_waves(&delivery.target(), plan, &options).await;
         let is_answered = !report.fates.values().any(|fate| *fate == Fate::Failed);
         let mut notes = Vec::new();
         if report.is_success() && !plan.prunes.is_empty() {

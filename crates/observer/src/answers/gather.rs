@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use convoy_api::{
     Cluster, ConditionStatus, ConflictPolicy, DeliveryProgress, DriftMode, Operation, PreviewAction,
-    PreviewObject, PreviewProblem, Release, ReleasePreview, ReleaseRender, RollbackStatus, ValuesKind,
-    annotation, condition_status, condition_type, inventory_name_in, reason,
+    PreviewObject, PreviewProblem, Release, ReleasePreview, RollbackStatus, annotation, condition_status,
+    condition_type, inventory_name_in, reason,
 };
 use convoy_apply::{Ownership, TryOptions, look, try_out};
 use convoy_plan::{
@@ -15,7 +15,7 @@ use convoy_plan::{
 };
 use convoy_prepare::{
     PrepareError, Ready, Unresolved, acts_as, arrived, carries_on, is_forced, is_ready, may_use,
-    names_own_cluster, namespace_of, not_allowed, operation, renewed, scope,
+    names_own_cluster, namespace_of, not_allowed, operation, renewed, scope, secrets_in, takes_secret_values,
 };
 use convoy_render::SecretValues;
 use convoy_runtime::{Sharded as _, StoreKey};
@@ -139,6 +139,7 @@ impl Answering {
         })?;
         seen.target = seen.target.acting_as(acts_as(release, &cluster.spec));
         let chosen = self.choose(gathered, &seen, preview, secrets).await?;
+        seen.target = seen.target.with_secrets_in(secrets_in(release, Some(&chosen.bundle)));
         preview.bundle_digest.clone_from(&chosen.bundle.digest);
         let warnings = chosen.bundle.warnings.iter().cloned();
         preview.remarks.extend(warnings);
@@ -518,15 +519,6 @@ fn reapply(release: &Release) -> (Reapply, String) {
         (Reapply::of_drifted(&status.drifted_objects), "objects drifted, and are applied anew".to_owned())
     } else {
         (Reapply::None, String::new())
-    }
-}
-
-pub(super) fn takes_secret_values(release: &Release) -> bool {
-    match &release.spec.render {
-        Some(ReleaseRender { helm: Some(helm), .. }) => {
-            helm.values_from.iter().any(|reference| reference.kind == ValuesKind::Secret)
-        }
-        _ => false,
     }
 }
 

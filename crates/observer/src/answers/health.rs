@@ -71,7 +71,7 @@ impl Answering {
                 let secrets = SecretValues::of(&values);
                 told.texts().for_each(|text| *text = secrets.masked(text));
             }
-            Err(_) if super::gather::takes_secret_values(release) => {
+            Err(_) if convoy_prepare::takes_secret_values(release) => {
                 told.texts().for_each(|text| "(hidden)".clone_into(text));
                 told.remarks.push(
                     "messages are hidden, for the Secrets that the Release takes values from cannot be read"

@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use super::Answering;
 use super::bounded::{MOST_BYTES, MOST_OBJECTS, bounded};
-use super::gather::{Gathered, takes_secret_values};
+use super::gather::Gathered;
 use crate::watches::describe;
+use convoy_prepare::takes_secret_values;
 
 impl Answering {
     /// The revisions, the manifests of one, or how two differ.
