@@ -12,12 +12,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::cluster_status::SETTLED;
 use crate::model::{Model, WatchedKind};
 use crate::seen::Rules;
-use crate::watches::{KindWatch, describe};
+use crate::watches::{KindWatch, LISTS, describe};
 
 /// How long changes are gathered before a Release is judged: an inventory that names what was just applied
 /// comes on another connection than the object itself.
@@ -77,6 +78,8 @@ struct Connection {
     client: Client,
     /// How often the client asks: the Cluster's `spec.limits`.
     pacer: Pacer,
+    /// Turns of its lists.
+    turns: Arc<Semaphore>,
     /// What the client was made of; another client is needed when it changes.
     made_of: Origin,
     watches: HashMap<WatchedKind, Watch>,
@@ -346,7 +349,8 @@ impl Clusters {
         }
         let pacer = Pacer::unlimited(Arc::clone(&self.clock));
         let client = paced_client(kubeconfig.as_deref(), &self.identity, pacer.clone()).await?;
-        let connection = Connection { client, pacer, made_of, watches: HashMap::new() };
+        let turns = Arc::new(Semaphore::new(LISTS));
+        let connection = Connection { client, pacer, turns, made_of, watches: HashMap::new() };
         let mut state = self.state.lock();
         // The shard may have been lost meanwhile.
         if state.is_current(key, model) {
@@ -383,7 +387,8 @@ impl Clusters {
             if connection.watches.contains_key(kind) {
                 continue;
             }
-            let watch = self.start_watch(key, kind, connection.client.clone(), Arc::clone(model));
+            let to_target = (connection.client.clone(), Arc::clone(&connection.turns));
+            let watch = self.start_watch(key, kind, to_target, Arc::clone(model));
             connection.watches.insert(kind.clone(), watch);
         }
     }
@@ -392,7 +397,7 @@ impl Clusters {
         self: &Arc<Self>,
         key: &StoreKey,
         kind: &WatchedKind,
-        client: Client,
+        (client, turns): (Client, Arc<Semaphore>),
         model: Arc<Mutex<Model>>,
     ) -> Watch {
         let shutdown = self.shutdown.child();
@@ -407,6 +412,7 @@ impl Clusters {
             kind: kind.clone(),
             client,
             model,
+            turns,
             health: Arc::clone(&self.health),
             clock: Arc::clone(&self.clock),
             on_change: Arc::new(move |release| releases.add_after(release, GATHER)),

@@ -1,9 +1,10 @@
 //! From a verdict to the status fields to write.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use convoy_api::{Condition, DriftMode, Release, condition_type, find_condition, reason, set_condition};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
@@ -111,14 +112,26 @@ fn is_look(verdict: &Verdict) -> bool {
     verdict.healthy.reason != reason::CLUSTER_UNREACHABLE
 }
 
-/// How long a look at a Release that finds nothing new need not be told: not before the last one that is told of is as
-/// old as the interval, so that looks are rarely writes.
+/// How long a look at a Release that finds nothing new need not be told: once in an interval, so that looks are rarely
+/// writes, and each Release at another time of it, so that those that were looked at together are not written together.
 fn until_told(release: &Release, now: Timestamp) -> Duration {
     let observer = release.status.as_ref().and_then(|status| status.observer.as_ref());
     let Some(Time(told)) = observer.and_then(|observer| observer.last_look_time.as_ref()) else {
         return Duration::ZERO;
     };
-    release.spec.interval().as_std().saturating_sub(now.duration_since(*told).unsigned_abs())
+    let interval = release.spec.interval().as_std();
+    let due = told_at(release, interval, *told);
+    Duration::try_from(due.duration_since(now)).unwrap_or_default().min(interval)
+}
+
+/// The first moment after `told` that is the Release's own one of an interval.
+fn told_at(release: &Release, interval: Duration, told: Timestamp) -> Timestamp {
+    let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).max(1);
+    let mut hasher = DefaultHasher::new();
+    release.metadata.uid.hash(&mut hasher);
+    let own = i64::try_from(hasher.finish() % interval.unsigned_abs()).unwrap_or_default();
+    let since = told.as_millisecond().saturating_sub(own).rem_euclid(interval);
+    told.saturating_add(SignedDuration::from_millis(interval - since)).unwrap_or(told)
 }
 
 /// When to look again, so that a Release at rest says in time that it was looked at; never for a verdict that comes of
@@ -230,15 +243,15 @@ mod tests {
         let looked = |status: &Value| status["observer"]["lastLookTime"].clone();
         let calm = verdict(false, Some("b1"));
         let first = patch(&json!({}), &calm, 100).unwrap();
-        // The interval is ten minutes.
-        assert_eq!((patch(&first, &calm, 699), next(&first, &calm, 699)), (None, Some(1)));
-        assert_eq!(next(&first, &calm, 200), Some(500));
-        let again = patch(&first, &calm, 700).unwrap();
-        assert_eq!(
-            (looked(&again), &again["conditions"]),
-            (json!("1970-01-01T00:11:40Z"), &first["conditions"])
-        );
-        assert_eq!((patch(&again, &calm, 701), next(&again, &calm, 701)), (None, Some(599)));
+        // The interval is ten minutes, and when in it this Release is told of is its own.
+        let due = told_at(&release(&first), Duration::from_secs(600), at(100)).as_second() + 1;
+        assert!(due > 100 && due <= 701, "{due}");
+        assert_eq!((patch(&first, &calm, due - 2), next(&first, &calm, due - 2)), (None, Some(1)));
+        let again = patch(&first, &calm, due).unwrap();
+        assert_eq!((looked(&again), &again["conditions"]), (json!(at(due)), &first["conditions"]));
+        assert_eq!(patch(&again, &calm, due + 1), None);
+        assert_eq!(patch(&again, &calm, due + 598), None);
+        assert!(patch(&again, &calm, due + 601).is_some());
         let news = patch(&again, &verdict(true, Some("b1")), 800).unwrap();
         assert_eq!(looked(&news), "1970-01-01T00:13:20Z");
 
@@ -253,6 +266,22 @@ mod tests {
         assert_eq!(looked(&said), looked(&news));
         assert_eq!((patch(&said, &cut_off, 9000), next(&said, &cut_off, 9000)), (None, None));
         assert_eq!(next_look(&release(&said), None, at(9000)), None);
+    }
+
+    #[test]
+    fn releases_that_were_looked_at_together_are_told_of_all_over_the_interval() {
+        let interval = Duration::from_secs(600);
+        let due = |number: u32| {
+            let mut release = release(&json!({}));
+            release.metadata.uid = Some(format!("u-{number}"));
+            told_at(&release, interval, at(1000)).as_second()
+        };
+        let mut minutes = [0_u32; 10];
+        for number in 0..1000 {
+            let wait = due(number) - 1000;
+            minutes[usize::try_from(wait / 60).unwrap().min(9)] += 1;
+        }
+        assert!(minutes.iter().all(|count| (60..150).contains(count)), "{minutes:?}");
     }
 
     #[test]

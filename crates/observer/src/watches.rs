@@ -1,6 +1,7 @@
 mod namespaces;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use kube::discovery::Scope;
 use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::fault::Fault;
 use crate::model::{Model, ObjectName, WatchedKind};
@@ -21,6 +23,8 @@ use crate::seen;
 
 /// Interruptions of a watch without an answer in between after which it is begun anew, and called broken until then.
 const INTERRUPTIONS: u32 = 3;
+/// Lists of one cluster at a time.
+pub(crate) const LISTS: usize = 8;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
 /// One watch of one kind on one cluster, until shutdown.
@@ -29,6 +33,8 @@ pub(crate) struct KindWatch {
     pub(crate) kind: WatchedKind,
     pub(crate) client: Client,
     pub(crate) model: Arc<Mutex<Model>>,
+    /// Turns of those who list, whatever they list: what was cut off together does not list all at once.
+    pub(crate) turns: Arc<Semaphore>,
     /// What makes objects healthy.
     pub(crate) health: Arc<RuleSets>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -57,7 +63,7 @@ impl KindWatch {
             };
             let fault = ended.err().unwrap_or_else(ended_by_itself);
             failures += 1;
-            let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
+            let wait = pause(failures, &(&self.cluster, &self.kind));
             tracing::warn!(
                 cluster = %self.cluster, kind = %self.kind, error = %fault, ?wait,
                 "watch of a target failed; trying again"
@@ -82,7 +88,9 @@ impl KindWatch {
             version: self.kind.version.clone(),
             kind: self.kind.kind.clone(),
         };
+        let turn = self.turns.acquire().await;
         let found = kube::discovery::pinned_kind(&self.client, &wanted).await;
+        drop(turn);
         let (resource, capabilities) = found.map_err(|error| Fault::of(&self.kind, &error))?;
         loop {
             match self.watch_in(None, &resource, failures).await {
@@ -111,7 +119,14 @@ impl KindWatch {
         let events = watch_events(api, config);
         futures::pin_mut!(events);
         let mut listed = None;
+        let mut turn = None;
         while let Some(event) = events.next().await {
+            match &event {
+                // The list is asked for when the next event is.
+                Ok(Event::Init) => turn = self.turns.acquire().await.ok(),
+                Ok(Event::InitApply(_)) => {}
+                _ => drop(turn.take()),
+            }
             match event {
                 Ok(event) => {
                     if is_answer(&event) {
@@ -128,7 +143,7 @@ impl KindWatch {
                 }
                 Err(error) => {
                     *failures += 1;
-                    let wait = BACKOFF.wait(*failures, u64::from(*failures).wrapping_mul(7));
+                    let wait = pause(*failures, &(&self.cluster, &self.kind, namespace));
                     tracing::debug!(cluster = %self.cluster, kind = %self.kind, error = %Fault::of_watch(&self.kind, &error), ?wait, "watch of a target was interrupted");
                     self.clock.sleep(wait).await;
                 }
@@ -208,6 +223,15 @@ fn selector() -> String {
     format!("{}={}", label::MANAGED_BY, label::MANAGED_BY_CONVOY)
 }
 
+/// How long `who` waits after its failures: between half of the back-off and all of it, each another part.
+fn pause(failures: u32, who: &impl Hash) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (who, failures).hash(&mut hasher);
+    let percent = 50 + u32::try_from(hasher.finish() % 51).unwrap_or_default();
+    let doubled = BACKOFF.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(20)));
+    doubled.min(BACKOFF.longest).saturating_mul(percent) / 100
+}
+
 fn ended_by_itself() -> Fault {
     Fault::new(reason::WATCH_FAILED, "the watch ended")
 }
@@ -233,98 +257,4 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use convoy_runtime::ManualClock;
-    use kube::client::Body;
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn a_watch_of_a_kind_that_is_not_there_tries_again_when_a_kind_came() {
-        let unknown = tower::service_fn(|_: http::Request<Body>| async {
-            Ok::<_, Infallible>(http::Response::builder().status(404).body(Body::empty()).unwrap())
-        });
-        let (shutdown, model) = (Shutdown::new(), Arc::<Mutex<Model>>::default());
-        let (failed, mut failures) = tokio::sync::mpsc::unbounded_channel();
-        let watch = |client: Client, kind: WatchedKind| KindWatch {
-            cluster: StoreKey::new("team", "edge-1"),
-            kind,
-            client,
-            model: Arc::clone(&model),
-            health: Arc::default(),
-            // It stands still: no pause ends by itself.
-            clock: Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH)),
-            on_change: Arc::new(|_| {}),
-            on_failure: Arc::new({
-                let failed = failed.clone();
-                move || {
-                    let _ = failed.send(());
-                }
-            }),
-            on_state: Arc::new(|| {}),
-        };
-        let client = Client::new(unknown, "default");
-        let widgets = watch(client.clone(), WatchedKind::new("example.org", "v1", "Widget"));
-        let running = tokio::spawn(widgets.run(shutdown.clone()));
-        failures.recv().await.unwrap();
-
-        let definitions = WatchedKind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let resource = ApiResource::from_gvk(&gvk);
-        let definitions = watch(client, definitions);
-        for established in ["False", "True"] {
-            let object = serde_json::from_value(serde_json::json!({
-                "metadata": {"name": "widgets.example.org", "uid": "u"},
-                "status": {"conditions": [{"type": "Established", "status": established, "reason": "Installing"}]},
-            }));
-            definitions.handle(Event::Apply(object.unwrap()), None, &resource, &mut None);
-        }
-        tokio::time::timeout(Duration::from_secs(20), failures.recv()).await.unwrap().unwrap();
-        shutdown.trigger();
-        running.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_watch_that_fails_says_of_which_cluster_and_kind() {
-        let log = Log::default();
-        let writer = log.clone();
-        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        let _here = tracing::subscriber::set_default(lines);
-        let refuses = tower::service_fn(|_: http::Request<Body>| async {
-            Ok::<_, Infallible>(http::Response::builder().status(500).body(Body::empty()).unwrap())
-        });
-        let shutdown = Shutdown::new();
-        let until = shutdown.clone();
-        let watch = KindWatch {
-            cluster: StoreKey::new("team", "edge-1"),
-            kind: WatchedKind::new("apps", "v1", "Deployment"),
-            client: Client::new(refuses, "default"),
-            model: Arc::default(),
-            health: Arc::default(),
-            clock: Arc::new(ManualClock::at(jiff::Timestamp::UNIX_EPOCH)),
-            on_change: Arc::new(|_| {}),
-            on_failure: Arc::new(move || until.trigger()),
-            on_state: Arc::new(|| {}),
-        };
-        tokio::time::timeout(Duration::from_secs(20), watch.run(shutdown)).await.unwrap();
-        let text = String::from_utf8(log.0.lock().clone()).unwrap();
-        assert!(text.contains("watch of a target failed"), "{text}");
-        assert!(text.contains("team/edge-1") && text.contains("Deployment"), "{text}");
-    }
-}
+mod tests;

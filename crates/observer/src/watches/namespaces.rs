@@ -10,7 +10,7 @@ use futures::future::{AbortHandle, abortable};
 use futures::stream::FuturesUnordered;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 
-use super::{BACKOFF, KindWatch, ended_by_itself, selector};
+use super::{KindWatch, ended_by_itself, pause, selector};
 use crate::fault::Fault;
 
 /// How often it is asked whether all namespaces may be listed by now.
@@ -70,7 +70,7 @@ impl KindWatch {
             let fault = ended.err().unwrap_or_else(ended_by_itself);
             let is_refused = fault.reason == reason::WATCH_FORBIDDEN;
             failures += 1;
-            let wait = BACKOFF.wait(failures, u64::from(failures).wrapping_mul(7));
+            let wait = pause(failures, &(&self.cluster, &self.kind, &namespace));
             tracing::warn!(
                 cluster = %self.cluster, kind = %self.kind, namespace, error = %fault, ?wait,
                 "watch of a namespace of a target failed; trying again"
