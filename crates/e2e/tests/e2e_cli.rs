@@ -4,7 +4,8 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 
 use convoy_e2e::repository::Repository;
 use convoy_e2e::{Cli, Convoy, PATIENCE, convoy_program};
@@ -192,12 +193,11 @@ async fn a_person_gets_describes_reconciles_suspends_resumes_and_forgets() {
     assert_eq!((code, out.trim()), (Some(0), "cluster.convoy.kumodo.io/here forgotten"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_watch_prints_a_line_for_each_change() {
-    let world = World::start().await;
-    world.convoy_cli().until("get", "Succeeded");
+/// A command that stays, and the lines that it prints.
+fn watching(world: &World, arguments: &[&str]) -> (Child, Receiver<String>) {
     let mut child = Command::new(convoy_program())
-        .args(["get", "releases", "--watch", "--kubeconfig"])
+        .args(arguments)
+        .arg("--kubeconfig")
         .arg(world.kubeconfig())
         .stdout(Stdio::piped())
         .spawn()
@@ -209,6 +209,30 @@ async fn a_watch_prints_a_line_for_each_change() {
             let _ = sender.send(line);
         }
     });
+    (child, lines)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_history_is_printed_anew_when_a_revision_comes() {
+    let world = World::start().await;
+    world.convoy_cli().until("get", "Succeeded");
+    let (mut child, lines) = watching(&world, &["history", "web", "--watch"]);
+    let until = |wanted: &str| while !lines.recv_timeout(PATIENCE).unwrap().starts_with(wanted) {};
+    until("1 ");
+    world.commit("blue");
+    assert_eq!(world.convoy_cli().run("reconcile release web --with-source").0, Some(0));
+    until("2 ");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, _, err) = world.convoy_cli().run("history web --watch --revision 1");
+    assert!(code == Some(2) && err.contains("--revision"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_prints_a_line_for_each_change() {
+    let world = World::start().await;
+    world.convoy_cli().until("get", "Succeeded");
+    let (mut child, lines) = watching(&world, &["get", "releases", "--watch"]);
     let next = || lines.recv_timeout(PATIENCE).unwrap();
     assert!(next().starts_with("NAME "));
     assert!(next().contains("Succeeded"));

@@ -151,6 +151,9 @@ pub(crate) struct History {
     /// How it is printed. Default: a table, YAML documents, or a unified diff.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<DocumentOutput>,
+    /// Stay, and print what changes: on a terminal it is drawn anew, else each is a block of its own. Ctrl-C ends it.
+    #[arg(short, long, conflicts_with = "revision")]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

@@ -1,23 +1,36 @@
 //! `convoy history`: what was delivered of a Release.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use convoy_api::{Outcome, ReleaseHistory};
+use convoy_runtime::Clock;
 use serde_json::Value;
 
 use super::arguments::{DocumentOutput, History};
 use super::diff::{painted, read};
 use super::server::Server;
+use super::watched::{Shown, shown_once, watch};
 use crate::terminal::{Cell, Colour, Display, Table};
 
+/// How often it is asked anew with `--watch`.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// Prints the history; always true.
-pub(super) async fn run(arguments: &History) -> anyhow::Result<bool> {
+pub(super) async fn run(arguments: &History, clock: &dyn Clock) -> anyhow::Result<bool> {
     let server = Server::connect(&arguments.connection).await?;
+    let ask = async || look(&server, arguments).await;
+    if arguments.watch { watch(LOOK, clock, ask).await } else { shown_once(&ask().await?) }
+}
+
+async fn look(server: &Server, arguments: &History) -> anyhow::Result<Shown> {
     let named = [("revision", arguments.revision), ("to", arguments.to)];
     let query: Vec<String> =
         named.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect();
     let answer = server.observed(&arguments.release, ReleaseHistory::SUBRESOURCE, &query.join("&")).await?;
-    print!("{}", text(answer, arguments, Display::detect())?);
-    Ok(true)
+    let text = text(answer, arguments, Display::detect())?;
+    // Another revision may always come.
+    Ok(Shown { text, is_good: true, is_last: false })
 }
 
 fn text(answer: Value, arguments: &History, display: Display) -> anyhow::Result<String> {

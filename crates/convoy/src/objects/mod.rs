@@ -72,7 +72,7 @@ pub(crate) async fn run(command: &Command, clock: &dyn Clock) -> anyhow::Result<
         Command::Forget(arguments) => forget::run(arguments, clock).await?,
         Command::Preview(arguments) => preview::run(arguments).await?,
         Command::Health(arguments) => health::run(arguments, clock).await?,
-        Command::History(arguments) => history::run(arguments).await?,
+        Command::History(arguments) => history::run(arguments, clock).await?,
         Command::Diff(arguments) => {
             // As kubectl diff has it: 1 says that there are differences, so that what failed needs another code.
             return Ok(match diff::run(arguments, clock).await {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_api::{HealthChild, HealthObject, ReleaseHealth};
 use convoy_apply::{RequestError, Target};
-use convoy_health::{State, health_of};
+use convoy_health::{HealthRules, State, health_of};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -49,7 +49,14 @@ impl Explained {
 }
 
 /// Reads the children of what is not well.
-pub(super) async fn explain(target: &Target, turns: &Semaphore, told: &mut ReleaseHealth, now: Timestamp) {
+pub(super) async fn explain(
+    target: &Target,
+    turns: &Semaphore,
+    rules: &HealthRules,
+    told: &mut ReleaseHealth,
+    now: Timestamp,
+) {
+    let judge = Judge { rules, now };
     let mut events = Events { left: MOST_WITH_EVENTS };
     let mut left = MOST_EXPLAINED;
     let mut remarks = Vec::new();
@@ -62,7 +69,7 @@ pub(super) async fn explain(target: &Target, turns: &Semaphore, told: &mut Relea
         left -= 1;
         // It is never closed.
         let _turn = turns.acquire().await;
-        if let Err(error) = explain_one(target, object, &explained, &mut events, now).await {
+        if let Err(error) = explain_one(target, object, &explained, &mut events, &judge).await {
             remarks.push(format!("what the {} has made could not be read: {error}", object.named()));
             if error.class.concerns_the_whole_target() {
                 break;
@@ -77,7 +84,7 @@ async fn explain_one(
     object: &mut HealthObject,
     explained: &Explained,
     events: &mut Events,
-    now: Timestamp,
+    judge: &Judge<'_>,
 ) -> Result<(), RequestError> {
     let (namespace, base) = (object.namespace.clone(), format!("/apis/{}", object.api_version));
     let live =
@@ -93,7 +100,7 @@ async fn explain_one(
             if replicas("/spec/replicas") == 0 && replicas("/status/replicas") == 0 {
                 continue;
             }
-            children.push(replica_set(&set, now));
+            children.push(replica_set(&set, judge));
             makers.insert(uid(&set).to_owned(), name(&set).to_owned());
         }
     }
@@ -101,7 +108,7 @@ async fn explain_one(
     let pods = owned(&target.read(&path).await?, &makers);
     let has_pods = !pods.is_empty();
     for pod in pods {
-        let mut child = child(&pod, "Pod", now);
+        let mut child = child(&pod, "Pod", judge).0;
         child.owner = owner(&pod, &makers).cloned().unwrap_or_default();
         if child.state != State::Healthy.as_str() && child.reason != "Unschedulable" {
             events.add(target, &namespace, uid(&pod), &mut child.message).await;
@@ -121,8 +128,17 @@ async fn explain_one(
 /// Why a ReplicaSet makes no Pods, in its condition.
 const FAILED_CREATE: &str = "FailedCreate";
 
-fn replica_set(set: &Value, now: Timestamp) -> HealthChild {
-    let mut child = child(set, "ReplicaSet", now);
+/// Says how an object is: by a HealthRuleSet where one names its kind.
+struct Judge<'a> {
+    rules: &'a HealthRules,
+    now: Timestamp,
+}
+
+fn replica_set(set: &Value, judge: &Judge<'_>) -> HealthChild {
+    let (mut child, is_by_rule) = child(set, "ReplicaSet", judge);
+    if is_by_rule {
+        return child;
+    }
     let conditions = set.pointer("/status/conditions").and_then(Value::as_array);
     let failure = conditions
         .into_iter()
@@ -136,20 +152,23 @@ fn replica_set(set: &Value, now: Timestamp) -> HealthChild {
     child
 }
 
-fn child(object: &Value, kind: &str, now: Timestamp) -> HealthChild {
+/// A child, and whether a HealthRuleSet judged it.
+fn child(object: &Value, kind: &str, judge: &Judge<'_>) -> (HealthChild, bool) {
     let mut object = object.clone();
     // Items of lists do not say what they are.
     object["kind"] = kind.into();
     object["apiVersion"] = if kind == "Pod" { "v1".into() } else { "apps/v1".into() };
-    let health = health_of(&object, now);
-    HealthChild {
+    let health = judge.rules.health_of(&object, judge.now);
+    let is_by_rule = health != health_of(&object, judge.now);
+    let child = HealthChild {
         kind: kind.to_owned(),
         name: name(&object).to_owned(),
         owner: String::new(),
         state: health.state.as_str().to_owned(),
         reason: health.reason,
         message: health.message,
-    }
+    };
+    (child, is_by_rule)
 }
 
 fn uid(object: &Value) -> &str {
@@ -274,9 +293,21 @@ mod tests {
             "status": {"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
                 "message": "pods \"web-1-x\" is forbidden: exceeded quota: q"}]},
         });
-        let told = replica_set(&set, Timestamp::UNIX_EPOCH);
+        let now = Timestamp::UNIX_EPOCH;
+        let told = replica_set(&set, &Judge { rules: &HealthRules::default(), now });
         assert_eq!((told.state.as_str(), told.reason.as_str()), ("Degraded", "FailedCreate"));
         assert!(told.message.contains("exceeded quota"), "{}", told.message);
+        // A rule of one's own says otherwise.
+        let spec = convoy_api::HealthRuleSetSpec {
+            rules: vec![convoy_api::HealthRule {
+                group: "apps".to_owned(),
+                kind: "ReplicaSet".to_owned(),
+                suspended: Some("object.spec.replicas == 1".to_owned()),
+                ..convoy_api::HealthRule::default()
+            }],
+        };
+        let rules = HealthRules::of([("own", &spec)]);
+        assert_eq!(replica_set(&set, &Judge { rules: &rules, now }).state, "Suspended");
         let event = |time: &str, message: &str| json!({"type": "Warning", "reason": "Unhealthy", "lastTimestamp": time, "message": message});
         let list = json!({"items": [
             event("2026-01-01T00:00:02Z", "Readiness probe failed: 500"), event("2026-01-01T00:00:01Z", "older"),

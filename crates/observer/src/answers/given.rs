@@ -7,10 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use convoy_api::{Artifact, Release};
 use convoy_meta::Status;
+use convoy_runtime::Clock;
 use convoy_source::{Limits, unpack_archive};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Archives that are worked on at a time.
 pub(super) const AT_A_TIME: usize = 4;
+/// How long a turn is waited for: less than those who ask wait for an answer.
+const TURN_WITHIN: Duration = Duration::from_secs(10);
+/// When to come again after that, in seconds.
+const COME_AGAIN: u32 = 5;
 /// Bytes of all files of an archive.
 const MOST_BYTES: u64 = 32 << 20;
 /// Files of an archive.
@@ -24,6 +30,28 @@ const MARK: &str = "Chart.yaml";
 pub(super) struct GivenFiles {
     pub(super) files: Arc<Artifact>,
     pub(super) path: String,
+}
+
+/// A turn to work on an archive. What turns bound is memory: an archive may hold much more than its bytes.
+///
+/// # Errors
+/// 503 when there is none in time.
+pub(super) async fn turn<'a>(
+    turns: &'a Semaphore,
+    clock: &dyn Clock,
+) -> Result<Option<SemaphorePermit<'a>>, Status> {
+    tokio::select! {
+        biased;
+        // It is never closed.
+        turn = turns.acquire() => Ok(turn.ok()),
+        () = clock.sleep(TURN_WITHIN) => Err(super::retry_after(
+            Status::service_unavailable(format!(
+                "the observer works on the files of {AT_A_TIME} others, and none was done within {} s",
+                TURN_WITHIN.as_secs()
+            )),
+            COME_AGAIN,
+        )),
+    }
 }
 
 /// The files of an archive in the body of a request.
@@ -72,6 +100,8 @@ fn folder(files: &BTreeMap<String, Bytes>, of_source: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use convoy_runtime::ManualClock;
+
     use super::*;
 
     #[test]
@@ -87,6 +117,21 @@ mod tests {
             let files = paths.iter().map(|path| ((*path).to_owned(), Bytes::new())).collect();
             assert_eq!(folder(&files, of_source), want, "{paths:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_gets_no_turn_in_time_is_told_to_come_again() {
+        let (turns, clock) = (Semaphore::new(1), ManualClock::at(jiff::Timestamp::UNIX_EPOCH));
+        let first = turn(&turns, &clock).await.unwrap();
+        let mut waiting = Box::pin(turn(&turns, &clock));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        clock.advance(TURN_WITHIN - Duration::from_millis(1));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        clock.advance(Duration::from_millis(1));
+        let status = waiting.await.err().unwrap();
+        assert_eq!((status.code, status.details.unwrap().retry_after_seconds), (503, COME_AGAIN));
+        drop(first);
+        assert!(turn(&turns, &clock).await.is_ok());
     }
 
     #[tokio::test]

@@ -103,7 +103,8 @@ impl Answering {
         match self.targets.look(&key, &cluster, gathered.ownership).await {
             Ok(seen) => {
                 let target = seen.target.acting_as(acts_as(release, &cluster.spec));
-                explain(&target, &seen.turns, told, self.clock.now()).await;
+                let rules = self.clusters_seen.health.rules();
+                explain(&target, &seen.turns, &rules, told, self.clock.now()).await;
             }
             Err(error) => {
                 let why = describe(&error);

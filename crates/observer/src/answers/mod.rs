@@ -174,8 +174,7 @@ impl Answering {
         let Some(release) = release else { return Err(self.not_here(&key, None)) };
         let shard = release.shard(&self.shards);
         let ownership = self.ownership(&key, shard)?;
-        // It is never closed. What it bounds is memory: an archive may hold much more than its bytes.
-        let _turn = if is_given { Some(self.archives.acquire().await) } else { None };
+        let _turn = if is_given { given::turn(&self.archives, &*self.clock).await? } else { None };
         let given =
             if is_given { Some(given::unpacked(request.body.clone(), &release).await?) } else { None };
         let gathered = Gathered {
