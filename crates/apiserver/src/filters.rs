@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use convoy_meta::{GroupResource, Query, Status};
+use convoy_runtime::traces::TRACES;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -17,6 +18,7 @@ use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::audit::{AuditLog, Record};
 use crate::authentication::{Authenticator, Credentials};
@@ -132,8 +134,10 @@ impl Filters {
             return with_headers(not_found(), &id, &warnings);
         };
         let known = self.handler.serves(&info);
+        let span = request_span(&parts.method, known.then_some(&info));
         let filtered =
             self.filtered(&parts.method, &info, &query, &parts.headers, body, &peer, &warnings, &mut trail);
+        let filtered = filtered.instrument(span.clone());
         let mut answer = match AssertUnwindSafe(filtered).catch_unwind().await {
             Ok(answer) => answer,
             Err(_) => {
@@ -143,6 +147,11 @@ impl Filters {
             }
         };
         let code = answer.status();
+        span.record("http.response.status_code", code.as_u16());
+        if code.is_server_error() {
+            span.record("otel.status_code", "ERROR");
+        }
+        drop(span);
         let long = info.is_long_running() && code == StatusCode::OK;
         let log = |stage: &str, now| {
             let Some(audit) = &self.audit else { return };
@@ -358,6 +367,29 @@ fn with_headers(mut answer: Response, id: &str, warnings: &Warnings) -> Response
         }
     }
     answer
+}
+
+/// The span of a request; of one for what is not served it has the method alone. A watch's ends when it begins to tell.
+fn request_span(method: &Method, info: Option<&RequestInfo>) -> tracing::Span {
+    use tracing::field::Empty;
+    let is_usual = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method);
+    let method = if is_usual { method.as_str() } else { "_OTHER" };
+    let span = tracing::info_span!(
+        target: TRACES, "request", otel.kind = "server", http.request.method = method,
+        k8s.verb = Empty, k8s.resource = Empty, k8s.subresource = Empty, k8s.namespace.name = Empty, k8s.name = Empty,
+        http.response.status_code = Empty, otel.status_code = Empty,
+    );
+    let Some(info) = info.filter(|_| !span.is_disabled()) else { return span };
+    span.record("k8s.verb", info.verb.as_str());
+    if let Some(resource) = &info.resource {
+        // No name is longer; what was asked for may be none.
+        let name = |text: &str| text.chars().take(253).collect::<String>();
+        span.record("k8s.resource", format!("{}.{}", resource.resource, resource.group).as_str());
+        span.record("k8s.subresource", resource.subresource.as_str());
+        span.record("k8s.namespace.name", name(&resource.namespace).as_str());
+        span.record("k8s.name", name(&resource.name).as_str());
+    }
+    span
 }
 
 fn labels(info: &RequestInfo, code: StatusCode) -> Labels {

@@ -153,6 +153,11 @@ impl Metrics {
         for (labels, series) in &by_resource {
             series.render(&mut out, name, &label(labels, ""));
         }
+        let (exported, dropped) = convoy_runtime::traces::counted();
+        for (name, value) in [("exported", exported), ("dropped", dropped)] {
+            let _ = writeln!(out, "# TYPE convoy_trace_spans_{name}_total counter");
+            let _ = writeln!(out, "convoy_trace_spans_{name}_total {value}");
+        }
         out.push_str("# HELP apiserver_current_inflight_requests Requests being answered.\n");
         out.push_str("# TYPE apiserver_current_inflight_requests gauge\n");
         for (kind, gauge) in [("readOnly", &self.reads), ("mutating", &self.writes)] {

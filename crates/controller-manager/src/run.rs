@@ -13,6 +13,7 @@ use convoy_api::{
 use convoy_health::RuleSets;
 use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
+use convoy_runtime::traces::{self, TRACES};
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
     Readiness, ShardCaches, Sharded as _, Shards, Shutdown, SlowLane, Store, StoreKey, StoreOptions,
@@ -20,6 +21,7 @@ use convoy_runtime::{
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
+use tracing::Instrument as _;
 
 use crate::access::Access;
 use crate::artifacts::{Artifacts, Wanted};
@@ -292,12 +294,25 @@ fn work<K, F, W>(
     until: &Shutdown,
     reconcile: F,
 ) where
-    K: Clone + Eq + Hash + Send + 'static,
+    K: Clone + Eq + Hash + std::fmt::Display + Send + 'static,
     F: Fn(K) -> W + Send + Sync + 'static,
     W: Future<Output = Next> + Send + 'static,
 {
     let (queue, until) = (Arc::clone(queue), until.clone());
-    tasks.spawn(name, unfailing(queue.run(at_a_time, until, reconcile)));
+    let traced = move |key: K| {
+        let status = tracing::field::Empty;
+        let span = tracing::info_span!(target: TRACES, "reconcile", convoy.kind = name, convoy.object = %key, otel.status_code = status);
+        let work = reconcile(key);
+        async move {
+            let next = work.await;
+            if next == Next::Retry {
+                traces::failed();
+            }
+            next
+        }
+        .instrument(span)
+    };
+    tasks.spawn(name, unfailing(queue.run(at_a_time, until, traced)));
 }
 
 async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {

@@ -8,11 +8,13 @@ use convoy_api::{
     set_condition,
 };
 use convoy_apply::Ownership;
+use convoy_runtime::traces::{self, TRACES};
 use convoy_runtime::{EventKind, Next, StoreKey};
 use convoy_source::{Class, FetchError};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tracing::Instrument as _;
 
 use crate::host::{Host, HostError, in_words};
 
@@ -50,6 +52,24 @@ impl<T> Outcome<T> {
             Outcome::Suspended => Next::Done,
         }
     }
+}
+
+/// A fetch of a source, in a span of its own.
+pub(crate) async fn traced<T>(
+    kind: &'static str,
+    source: &StoreKey,
+    fetch: impl Future<Output = Outcome<T>>,
+) -> Outcome<T> {
+    let status = tracing::field::Empty;
+    let span = tracing::info_span!(target: TRACES, "fetch", convoy.kind = kind, convoy.object = %source, otel.status_code = status);
+    let fetch = async {
+        let outcome = fetch.await;
+        if matches!(outcome, Outcome::Failed { .. }) {
+            traces::failed();
+        }
+        outcome
+    };
+    fetch.instrument(span).await
 }
 
 /// What the Secret of a source holds; none when it names none. An outcome, when there is no such Secret.

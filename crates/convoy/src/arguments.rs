@@ -12,6 +12,7 @@ use convoy_controller_manager::StoreCollection;
 use crate::aggregated::arguments as aggregated;
 use crate::objects::arguments as objects;
 use crate::render_store::S3;
+use crate::traces::Tracing;
 
 /// Release delivery for fleets of Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -19,6 +20,8 @@ use crate::render_store::S3;
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) logs: Logs,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -24,6 +24,7 @@ mod standalone;
 mod template;
 mod terminal;
 mod told;
+mod traces;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -84,7 +85,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         _ => {}
     }
-    let log_filter = start_logs(arguments)?;
+    let traces = arguments.tracing.open(&arguments.command, |name| std::env::var(name).ok())?;
+    let (traces, mut export) = traces.unzip();
+    let log_filter = start_logs(arguments, traces.as_ref())?;
     convoy_runtime::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -109,11 +112,27 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let ended = runtime.block_on(async {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let serving = serve(&arguments.command, Arc::clone(&clock));
-        let Some(file) = &arguments.logs.log_filter_file else { return serving.await };
-        tokio::select! {
+        let following = async {
+            match &arguments.logs.log_filter_file {
+                Some(file) => log_filter.follow(file, &*clock).await,
+                None => std::future::pending().await,
+            }
+        };
+        let sending = async {
+            match &mut export {
+                Some(export) => export.run(&*clock).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
             ended = serving => ended,
-            never = log_filter.follow(file, &*clock) => match never {},
+            never = following => match never {},
+            never = sending => match never {},
+        };
+        if let Some(export) = export.take() {
+            export.finish().await;
         }
+        ended
     });
     // Blocking fetches that outlive the shutdown are not waited for.
     runtime.shutdown_background();
@@ -138,7 +157,10 @@ async fn serve(command: &Command, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
 }
 
 /// Starts logging. The demo tells its own story, and so do commands that print an answer.
-fn start_logs(arguments: &Arguments) -> anyhow::Result<convoy_runtime::LogFilter> {
+fn start_logs(
+    arguments: &Arguments,
+    traces: Option<&convoy_runtime::traces::Traces>,
+) -> anyhow::Result<convoy_runtime::LogFilter> {
     let default = match &arguments.command {
         Command::Demo(_)
         | Command::Shards(_)
@@ -154,5 +176,5 @@ fn start_logs(arguments: &Arguments) -> anyhow::Result<convoy_runtime::LogFilter
         arguments::LogFormat::Text => convoy_runtime::LogFormat::Text,
         arguments::LogFormat::Json => convoy_runtime::LogFormat::Json,
     };
-    convoy_runtime::init_telemetry(filter, format).context("starting logs")
+    convoy_runtime::init_telemetry(filter, format, traces).context("starting logs")
 }

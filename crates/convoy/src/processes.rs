@@ -186,6 +186,7 @@ impl Process {
         shutdown: &Shutdown,
     ) -> anyhow::Result<Self> {
         let (readiness, metrics) = (Readiness::default(), Metrics::default());
+        metrics.register(convoy_runtime::traces::register);
         let version = VersionInfo {
             git_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             process: identity.process.to_owned(),

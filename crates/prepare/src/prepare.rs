@@ -13,10 +13,12 @@ use convoy_render::{
     Bundle, Charts, Hook, RenderInput, RenderStore, SecretPlaces, Stop, StoreError, TargetFacts, ValuesText,
     render, render_key,
 };
+use convoy_runtime::traces::{self, TRACES};
 use convoy_runtime::{Clock, StoreKey};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore};
+use tracing::Instrument as _;
 
 use crate::recent::Recent;
 use crate::scope::{name_of, namespace_of};
@@ -283,6 +285,36 @@ impl Preparer {
         if let Some(ready) = self.get(&memory_key).await {
             return Ok(ready);
         }
+        let status = tracing::field::Empty;
+        let span = tracing::info_span!(target: TRACES, "render", convoy.revision = artifact.revision, convoy.artifact = artifact.digest, convoy.rendered = tracing::field::Empty, otel.status_code = status);
+        let rendering = async {
+            let ready = self
+                .rendered_anew(
+                    release,
+                    (source, given),
+                    capabilities,
+                    values,
+                    (ownership, keeping, memory_key),
+                )
+                .await;
+            if ready.is_err() {
+                traces::failed();
+            }
+            ready
+        };
+        rendering.instrument(span).await
+    }
+
+    /// Not from memory.
+    async fn rendered_anew(
+        &self,
+        release: &Release,
+        (source, given): (&Resolved, Option<&Arc<Artifact>>),
+        capabilities: &Capabilities,
+        values: Vec<ValuesText>,
+        (ownership, keeping, memory_key): (&dyn Ownership, Keeping, String),
+    ) -> Result<Arc<Ready>, PrepareError> {
+        let artifact = &source.artifact;
         // It is never closed.
         let _slot = self.slots.acquire().await;
         let store_failed = |error: &dyn std::error::Error| PrepareError::Failed {
@@ -355,6 +387,7 @@ impl Preparer {
             })?
         };
         drop(wanted);
+        tracing::Span::current().record("convoy.rendered", stored.is_none());
         let bundle = rendered
             .map_err(|error| PrepareError::Render { reason: error.reason(), message: in_words(&error) })?;
         let digest = match (stored, keeping) {

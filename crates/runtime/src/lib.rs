@@ -13,7 +13,7 @@
 //! - [`serve_proxied`] and [`ProxyClient`]: what the apiserver has another process answer.
 //! - [`Shards`] and [`leases`]: which part of the work is this replica's.
 //! - [`Shutdown`] and [`Supervisor`]: tasks that end together.
-//! - [`serve_health`], [`Readiness`] and [`init_telemetry`]: how a process shows what it does.
+//! - [`serve_health`], [`Readiness`], [`init_telemetry`] and [`traces`]: how a process shows what it does.
 
 mod breaker;
 mod clock;
@@ -36,6 +36,7 @@ mod store;
 mod supervisor;
 mod telemetry;
 mod tls;
+pub mod traces;
 mod watch_events;
 mod work;
 

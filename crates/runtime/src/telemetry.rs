@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
 use crate::Clock;
+use crate::traces::{TRACES, Traces};
 
 /// How often [`LogFilter::follow`] looks at its file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -68,11 +70,15 @@ fn parse(filter: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
 }
 
-/// Sends log lines that pass `filter` to standard error.
+/// Sends log lines that pass `filter` to standard error, and spans to `traces`.
 ///
 /// # Errors
 /// When the filter is malformed, or logging was set up before.
-pub fn init_telemetry(filter: &str, format: LogFormat) -> Result<LogFilter, TelemetryError> {
+pub fn init_telemetry(
+    filter: &str,
+    format: LogFormat,
+    traces: Option<&Traces>,
+) -> Result<LogFilter, TelemetryError> {
     let (env_filter, handle) = reload::Layer::new(parse(filter)?);
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
@@ -81,7 +87,10 @@ pub fn init_telemetry(filter: &str, format: LogFormat) -> Result<LogFilter, Tele
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().boxed(),
     };
-    let subscriber = tracing_subscriber::registry().with(env_filter).with(lines);
+    // Spans are no lines: whether one is sent has nothing to do with which lines are written.
+    let no_traces = filter_fn(|metadata| metadata.target() != TRACES).with_max_level_hint(LevelFilter::TRACE);
+    let lines = lines.with_filter(env_filter.and(no_traces));
+    let subscriber = tracing_subscriber::registry().with(lines).with(traces.map(Traces::layer));
     subscriber.try_init().map_err(|_| TelemetryError::AlreadySet)?;
     Ok(LogFilter { from_start: filter.to_owned(), handle })
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use convoy_api::{Artifact, Condition, LocalReference, condition_type, find_condition, reason};
 use convoy_prepare::{name_of_artifact, name_of_chart};
 use convoy_render::Kept;
+use convoy_runtime::traces::{self, TRACES};
 use convoy_runtime::{Next, StoreKey};
 use convoy_source::{Class, FetchError};
+use tracing::Instrument as _;
 
 use super::{Artifacts, State, Wanted};
 use crate::host::in_words;
@@ -42,15 +44,24 @@ impl Artifacts {
             }
         }
         let kept = self.still_there(state.kept.take()).await;
-        let looked = match &wanted {
-            Wanted::Chart { registry, chart, version } => {
-                self.look_at_chart(registry, chart, version.as_deref(), kept.as_ref()).await
+        let status = tracing::field::Empty;
+        let span = tracing::info_span!(target: TRACES, "fetch", convoy.kind = "artifact", convoy.object = %wanted, otel.status_code = status);
+        let look = async {
+            let looked = match &wanted {
+                Wanted::Chart { registry, chart, version } => {
+                    self.look_at_chart(registry, chart, version.as_deref(), kept.as_ref()).await
+                }
+                Wanted::Artifact { registry, source } => {
+                    self.look_at_artifact(registry, source, kept.as_ref()).await
+                }
+                Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return None,
+            };
+            if matches!(looked, Looked::Failed { .. }) {
+                traces::failed();
             }
-            Wanted::Artifact { registry, source } => {
-                self.look_at_artifact(registry, source, kept.as_ref()).await
-            }
-            Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return Next::Done,
+            Some(looked)
         };
+        let Some(looked) = look.instrument(span).await else { return Next::Done };
         let (state, next) = match looked {
             Looked::Same { next } => (State { kept, trouble: None }, next),
             Looked::Found { kept, next } => {

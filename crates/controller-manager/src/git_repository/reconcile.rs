@@ -72,7 +72,10 @@ impl GitRepositories {
     async fn fetch(&self, key: &StoreKey, repository: &GitRepository) -> Result<Outcome<Fetch>, HostError> {
         let reference = repository.spec.secret_ref.as_ref();
         match source_status::secret(&self.host, key, reference).await? {
-            Ok(secret) => Ok(self.fetch_with(repository, secret.as_ref()).await),
+            Ok(secret) => {
+                let fetch = self.fetch_with(repository, secret.as_ref());
+                Ok(source_status::traced("GitRepository", key, fetch).await)
+            }
             Err(outcome) => Ok(outcome),
         }
     }

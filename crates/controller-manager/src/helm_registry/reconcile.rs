@@ -73,7 +73,8 @@ impl HelmRegistries {
             Ok(secret) => secret,
             Err(outcome) => return Ok(outcome),
         };
-        Ok(self.read_with(key, registry, secret.as_ref()).await)
+        let read = self.read_with(key, registry, secret.as_ref());
+        Ok(source_status::traced("HelmRegistry", key, read).await)
     }
 
     async fn read_with(
