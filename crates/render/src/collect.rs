@@ -150,6 +150,11 @@ pub(crate) async fn collect<S: Shelf>(
         for (place, path) in [(Place::Aside, aside(&folder_path)), (LIVE, folder_path.clone())] {
             let mut listed = shelf.list(&path);
             while let Some(object) = listed.try_next().await? {
+                if !(terms.may_go_on)() {
+                    // Nothing may be changed any more; a long list is not read on for nothing.
+                    collected.is_partial = true;
+                    return Ok(collected);
+                }
                 let Some(digest) = digest_in(&object.name) else { continue };
                 let place = match place {
                     Place::Aside => {
@@ -258,7 +263,8 @@ async fn forget_renders<S: Shelf>(
 ) -> Result<(), object_store::Error> {
     let folder = Path::from(RENDERS);
     let listed = shelf.list(&folder);
-    let old = listed.try_filter(|object| std::future::ready(age(now, object.written) >= terms.grace));
+    let while_allowed = listed.take_while(|_| std::future::ready((terms.may_go_on)()));
+    let old = while_allowed.try_filter(|object| std::future::ready(age(now, object.written) >= terms.grace));
     let gone = old
         .map_ok(|object| async move {
             let Some(blob) = shelf.read(&object.name).await? else { return Ok(0) };

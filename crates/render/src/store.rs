@@ -530,6 +530,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_list_is_not_read_on_when_nothing_may_be_changed_any_more() {
+        let store = RenderStore::in_memory();
+        for name in ["1", "2", "3"] {
+            store.put_bundle(&bundle(name)).await.unwrap();
+        }
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let once = || asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let hour = Duration::from_secs(3600);
+        let collected = store.collect(References::default(), hour, &once).await.unwrap();
+        assert_eq!(collected, Collected { kept: 1, is_partial: true, ..Collected::default() });
+    }
+
+    #[tokio::test]
     async fn the_first_seed_stays_for_all_who_share_the_store() {
         let (stores, _servers) = stores();
         for (store, _) in &stores {
