@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use convoy_api::Artifact;
 use convoy_render::{References, RenderStore, S3Options, StoreError};
-use convoy_testkit::{Authority, FaultyLink, LinkMode, S3Server};
+use convoy_testkit::{Authority, FaultyLink, LinkMode, S3Server, WebAnswer, WebServer};
 
 const URL: &str = "s3://bucket/convoy";
 
@@ -127,6 +127,84 @@ async fn credentials_in_a_file_are_read_anew() {
     std::fs::remove_file(&file).unwrap();
     let missing = store.put_artifact(&artifact("x")).await.unwrap_err();
     assert!(said(&missing).contains("cannot read the credentials file"), "{}", said(&missing));
+}
+
+/// Options whose environment says nothing but this.
+fn with_variables(options: S3Options, variables: &[(&str, String)]) -> S3Options {
+    let value =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+    options.with_environment(value)
+}
+
+/// What this server says to credentials that are right but for their token: it knows none, so that it shows that the token
+/// came along.
+const SHOWN: &str = "400 Bad Request: InvalidToken";
+
+/// Role credentials as AWS's services hand them out.
+fn handed_out(form: &str) -> String {
+    form.replace("ID", S3Server::KEY).replace("SECRET", S3Server::SECRET)
+}
+
+#[tokio::test]
+async fn a_pod_gets_its_credentials_from_the_agent_of_its_node() {
+    let Some(server) = S3Server::start_or_leave_out("bucket").unwrap() else { return };
+    let answer = handed_out(
+        r#"{"AccessKeyId":"ID","SecretAccessKey":"SECRET","Token":"CANARY","Expiration":"2099-01-01T00:00:00Z"}"#,
+    );
+    let agent = WebServer::start(move |request| match request.header("authorization") {
+        Some("of the pod") => WebAnswer::ok(answer.clone()),
+        _ => WebAnswer::status(401),
+    })
+    .unwrap();
+    let token = server.folder().join("token");
+    std::fs::write(&token, "of the pod").unwrap();
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.url("/v1/credentials")),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.display().to_string()),
+    ];
+    let store = RenderStore::open(URL, &with_variables(options(server.endpoint()), &variables)).unwrap();
+    let shown = store.put_artifact(&artifact("x")).await.unwrap_err();
+    assert!(said(&shown).contains(SHOWN), "{}", said(&shown));
+    std::fs::write(&token, "CANARY").unwrap();
+    let store = RenderStore::open(URL, &with_variables(options(server.endpoint()), &variables)).unwrap();
+    let refused = store.put_artifact(&artifact("x")).await.unwrap_err();
+    assert!(said(&refused).contains("401"), "{}", said(&refused));
+}
+
+#[tokio::test]
+async fn a_service_account_takes_on_a_role_by_its_token() {
+    let Some(server) = S3Server::start_or_leave_out("bucket").unwrap() else { return };
+    let authority = Authority::new("ca").unwrap();
+    let answer = handed_out(
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ID</AccessKeyId><SecretAccessKey>SECRET</SecretAccessKey><SessionToken>CANARY</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>",
+    );
+    let identity = authority.server(&["localhost"]).unwrap();
+    let sts = WebServer::start_tls(&identity, None, move |request| {
+        let asks = |what: &str| request.path.contains(what);
+        if asks("WebIdentityToken=CANARY") && asks("RoleArn=role") {
+            return WebAnswer::ok(answer.clone());
+        }
+        let words =
+            format!("<Error><Code>InvalidIdentityToken</Code><Message>no</Message>{}</Error>", request.path);
+        WebAnswer { body: words.into_bytes(), ..WebAnswer::status(400) }
+    })
+    .unwrap();
+    let (token, ca_file) = (server.folder().join("token"), server.folder().join("ca.crt"));
+    std::fs::write(&token, "CANARY").unwrap();
+    std::fs::write(&ca_file, authority.certificate()).unwrap();
+    let open = |role: &str| {
+        let variables = [
+            ("AWS_ENDPOINT_URL_STS", sts.https_url("")),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", token.display().to_string()),
+            ("AWS_ROLE_ARN", role.to_owned()),
+        ];
+        let options = S3Options { ca_file: Some(ca_file.clone()), ..options(server.endpoint()) };
+        RenderStore::open(URL, &with_variables(options, &variables)).unwrap()
+    };
+    let shown = open("role").put_artifact(&artifact("x")).await.unwrap_err();
+    assert!(said(&shown).contains(SHOWN), "{}", said(&shown));
+    let refused = open("other").put_artifact(&artifact("x")).await.unwrap_err();
+    assert!(said(&refused).contains("InvalidIdentityToken"), "{}", said(&refused));
 }
 
 #[tokio::test]
