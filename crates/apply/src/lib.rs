@@ -27,4 +27,4 @@ pub use prune::{PruneNote, PruneOptions, prune};
 pub use scrub::SecretsIn;
 pub use target::{Applied, LiveMeta, Requests, ServiceAccount, Target};
 pub use transport::{Pace, Patience, Transport, over_client};
-pub use try_out::{Knows, Said, TriedOut, TryOptions, try_out};
+pub use try_out::{Knows, Said, TriedOut, TryOptions, try_out, would_become};

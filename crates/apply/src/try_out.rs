@@ -213,6 +213,26 @@ fn told(options: &TryOptions<'_>, before: Option<&Value>, after: &Value, desired
     Sides { before, after: Some(after), desired: Some(desired) }.unified(options.mask)
 }
 
+/// What an apply would make of an object that is there, without effect; what is there goes into `found`. With `force`
+/// fields of others are taken over.
+///
+/// # Errors
+/// See [`Class`].
+pub async fn would_become(
+    target: &Target,
+    apply: &Apply,
+    force: bool,
+    found: &mut Option<Value>,
+) -> Result<Value, RequestError> {
+    let (at, object) = (&apply.target, of_uid(apply));
+    let live = &*found.insert(target.get(&at.path(), Some(at)).await?);
+    let object = match &apply.left {
+        Some(left) => left.applied(&object, live, field_manager::TARGET),
+        None => object.into_owned(),
+    };
+    target.dry_run(at, &object, DryRun::Apply { force }).await
+}
+
 async fn asked(
     target: &Target,
     apply: &Apply,
@@ -229,13 +249,8 @@ async fn asked(
     if apply.uid.is_empty() && apply.reason == ApplyReason::Create {
         return Ok(made(&target.dry_run(at, &object, how).await?));
     }
-    let live = target.get(&at.path(), Some(at)).await?;
-    let live = &*found.insert(live);
-    let object = match &apply.left {
-        Some(left) => left.applied(&object, live, field_manager::TARGET),
-        None => object.into_owned(),
-    };
-    let after = target.dry_run(at, &object, how).await?;
+    let after = would_become(target, apply, options.force, found).await?;
+    let live = &*found.get_or_insert_default();
     let sides = Sides { before: Some(live), after: Some(&after), desired: Some(&apply.object) };
     let diff = if options.tells_all { sides.unified(options.mask) } else { Masked::default() };
     let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();

@@ -100,6 +100,27 @@ pub(crate) struct Tracked {
     /// When the entry came to be as it is.
     pub(crate) since: Duration,
     pub(crate) baseline: Baseline,
+    /// What a dry run said when it was suspected to have changed.
+    pub(crate) tested: Option<Box<Tested>>,
+}
+
+/// What a dry run said of a suspected drift.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tested {
+    /// The version of the object that it speaks of.
+    pub(crate) version: String,
+    pub(crate) outcome: Outcome,
+}
+
+/// What became of a suspicion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// An apply would change nothing of what convoy owns.
+    Refuted,
+    /// It would change these fields.
+    Confirmed(Vec<String>),
+    /// It could not be tried, for this reason.
+    Untried(String),
 }
 
 /// What convoy's fields were when convoy had applied the object.
@@ -318,6 +339,22 @@ impl Model {
             }
         }
         state.objects.insert(name.clone(), live);
+    }
+
+    /// Takes in what a dry run said of a suspected drift.
+    pub(crate) fn tested(&mut self, release: &StoreKey, id: &(WatchedKind, ObjectName), tested: Tested) {
+        let live = self.kinds.get(&id.0).and_then(|kind| kind.objects.get(&id.1));
+        let tracked = self.releases.get_mut(release).and_then(|delivered| delivered.objects.get_mut(id));
+        let (Some(live), Some(tracked)) = (live, tracked) else { return };
+        match tested.outcome {
+            // Of another version it says nothing, and that one is looked at by itself.
+            Outcome::Refuted if live.seen.resource_version == tested.version => {
+                tracked.baseline = Baseline::Fields(live.seen.owned.clone());
+                tracked.tested = None;
+            }
+            Outcome::Refuted => {}
+            Outcome::Confirmed(_) | Outcome::Untried(_) => tracked.tested = Some(Box::new(tested)),
+        }
     }
 
     /// An object went.
@@ -575,5 +612,6 @@ fn tracked(entry: &InventoryEntry, now: Duration) -> Tracked {
         is_hook: entry.hook,
         since: now,
         baseline: Baseline::None,
+        tested: None,
     }
 }

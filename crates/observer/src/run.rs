@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{
-    Cluster, GitRepository, HealthRuleSet, HelmRegistry, Kind, OCIRegistry, Release, ReleaseInventory,
-    field_manager,
+    Cluster, DriftMode, GitRepository, HealthRuleSet, HelmRegistry, Kind, OCIRegistry, Release,
+    ReleaseInventory, field_manager,
 };
+use convoy_apply::Ownership;
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Clock, HostWriter, LookedShards, Metrics, Next, ProcessIdentity, Readiness,
     ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
@@ -18,8 +19,9 @@ use crate::cluster_status::{self, ClusterStatuses, SETTLED};
 use crate::clusters::{Clusters, GATHER};
 use crate::missing::{self, ControllerLeases};
 use crate::rule_sets::RuleSetStatuses;
+use crate::seen::Rules;
 use crate::status::{self, Writer};
-use crate::verdict::judge;
+use crate::verdict::{judge, suspects};
 use crate::watches::describe;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
@@ -190,6 +192,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         None => None,
     };
 
+    let asking = answering.clone();
     let mut news = looked.news();
     let (held, until) = (Arc::clone(&clusters), shutdown.clone());
     let (known_inventories, known_releases) = (inventories.clone(), releases.clone());
@@ -269,6 +272,7 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         shards,
         looked,
         controllers,
+        answering: asking,
         clock,
     });
     let (queue, until) = (Arc::clone(&clusters.releases), shutdown.clone());
@@ -363,10 +367,35 @@ struct Judge {
     shards: Shards,
     looked: LookedShards,
     controllers: Option<ControllerLeases>,
+    /// Asks targets; none when it has nothing to ask with.
+    answering: Option<Arc<Answering>>,
     clock: Arc<dyn Clock>,
 }
 
 impl Judge {
+    /// Has what seems to have drifted tried out, so that only what an apply would change is said.
+    async fn confirm(&self, key: &StoreKey, release: &Release, ownership: &Arc<dyn Ownership>) {
+        let (Some(answering), true) = (&self.answering, release.spec.drift_mode() != DriftMode::Ignore)
+        else {
+            return;
+        };
+        let Some(model) = self.clusters.model(&release.shard_key()) else { return };
+        let suspected = {
+            let model = model.lock();
+            if model.unreachable.is_some() {
+                return;
+            }
+            suspects(&model, key, self.clock.monotonic())
+        };
+        if suspected.is_empty() {
+            return;
+        }
+        let rules = Rules::of_release(release);
+        let said = answering.confirm((key, release), ownership, &suspected, rules.as_deref()).await;
+        let mut model = model.lock();
+        said.into_iter().for_each(|(id, tested)| model.tested(key, &id, tested));
+    }
+
     async fn reconcile(self: Arc<Self>, key: StoreKey) -> Next {
         let Some(release) = self.releases.get(&key) else { return Next::Done };
         let shard = release.shard(&self.shards);
@@ -375,6 +404,7 @@ impl Judge {
             // All of the shard is queued when it was.
             return Next::Done;
         }
+        Box::pin(self.confirm(&key, &release, &ownership)).await;
         let verdict = self
             .clusters
             .model(&release.shard_key())

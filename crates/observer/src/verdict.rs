@@ -10,8 +10,10 @@ use convoy_health::{Health, State, summarize};
 use convoy_runtime::StoreKey;
 
 use crate::fault::Fault;
-use crate::model::{Baseline, Delivered, LAG, Model, ObjectName, Tracked, View, WatchedKind};
+use crate::model::{Baseline, Delivered, LAG, Model, ObjectName, Outcome, Tracked, View, WatchedKind};
 
+/// What is said of an object that a dry run can tell more of.
+const CHANGED: &str = "was changed";
 /// Objects that a message names.
 const NAMED: usize = 5;
 /// Fields of one object that a message names.
@@ -62,6 +64,8 @@ struct Judged {
 /// How an object drifted.
 struct Drift {
     what: &'static str,
+    /// Why no dry run confirmed it.
+    doubt: Option<String>,
     object: DriftedObject,
 }
 
@@ -113,6 +117,26 @@ pub(crate) fn health_of_each(
     Some(objects.map(health).collect())
 }
 
+/// The objects of a Release that seem to have been changed and that no dry run was made of as they are, with their
+/// versions; as many as are told of.
+pub(crate) fn suspects(
+    model: &Model,
+    release: &StoreKey,
+    now: Duration,
+) -> Vec<((WatchedKind, ObjectName), String)> {
+    let delivered = model.delivered(release).into_iter();
+    let objects = delivered.flat_map(|delivered| &delivered.objects).filter(|(_, tracked)| !tracked.is_hook);
+    let suspected = objects.filter_map(|(id, tracked)| {
+        let View::Present(seen) = model.view(&id.0, &id.1) else { return None };
+        let version = &seen.resource_version;
+        let is_tested = tracked.tested.as_ref().is_some_and(|tested| tested.version == *version);
+        let is_suspected =
+            !is_tested && judge_one(model, id, tracked, now).drift.is_some_and(|drift| drift.what == CHANGED);
+        is_suspected.then(|| (id.clone(), version.clone()))
+    });
+    suspected.take(MAX_DRIFTED_OBJECTS).collect()
+}
+
 fn digest_of(delivered: &Delivered) -> Option<String> {
     Some(delivered.bundle_digest.clone()).filter(|digest| !digest.is_empty())
 }
@@ -148,7 +172,7 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
             manager: manager.map(str::to_owned),
             fields,
         };
-        Some(Drift { what, object })
+        Some(Drift { what, doubt: None, object })
     };
     let drift = |what: &'static str| drift_of(what, None, Vec::new());
     let judged = |health: Health, drift: Option<Drift>, is_seen: bool, is_waiting: bool| Judged {
@@ -197,7 +221,13 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
                 Baseline::Doubtful => Some(Vec::new()),
             };
             let writer = seen.last_writer.as_deref();
-            let change = changes.and_then(|fields| drift_of("was changed", writer, fields));
+            let mut change = changes.and_then(|fields| drift_of(CHANGED, writer, fields));
+            let tested = tracked.tested.as_ref().filter(|tested| tested.version == seen.resource_version);
+            match (&mut change, tested.map(|tested| &tested.outcome)) {
+                (Some(change), Some(Outcome::Confirmed(fields))) => change.object.fields.clone_from(fields),
+                (Some(change), Some(Outcome::Untried(why))) => change.doubt = Some(why.clone()),
+                _ => {}
+            }
             judged(seen.health.clone(), change, true, false)
         }
     }
@@ -242,7 +272,7 @@ fn with_hooks(finding: Finding, ended: usize) -> Finding {
 
 fn drifted(judged: &[Judged]) -> Finding {
     let in_words = |object: &Judged| {
-        let Drift { what, object: drifted } = object.drift.as_ref()?;
+        let Drift { what, doubt, object: drifted } = object.drift.as_ref()?;
         let by = drifted.manager.as_ref().map(|manager| {
             format!(" by the field manager {manager:?} after {:?} applied it", field_manager::TARGET)
         });
@@ -254,7 +284,9 @@ fn drifted(judged: &[Judged]) -> Finding {
                 format!(" at {named}{}", if fields.len() > NAMED_FIELDS { " and more" } else { "" })
             }
         };
-        Some(format!("{} {what}{fields}{}", object.name, by.unwrap_or_default()))
+        let doubt = doubt.as_ref().map(|why| format!(" (no dry run has confirmed it: {why})"));
+        let (by, doubt) = (by.unwrap_or_default(), doubt.unwrap_or_default());
+        Some(format!("{} {what}{fields}{by}{doubt}", object.name))
     };
     let mut changes: Vec<String> = judged.iter().filter_map(in_words).collect();
     if !changes.is_empty() {

@@ -53,9 +53,9 @@ pub(crate) struct Gathered<'a> {
 
 /// What was delivered so far.
 #[derive(Default)]
-struct Delivered {
-    entries: Vec<Entry>,
-    bundle_digest: String,
+pub(super) struct Delivered {
+    pub(super) entries: Vec<Entry>,
+    pub(super) bundle_digest: String,
     progress: Option<DeliveryProgress>,
     is_new: bool,
 }
@@ -387,7 +387,7 @@ impl Answering {
     }
 
     /// What the inventory says.
-    fn delivered(&self, key: &StoreKey, release: &Release) -> Delivered {
+    pub(super) fn delivered(&self, key: &StoreKey, release: &Release) -> Delivered {
         let uid = release.metadata.uid.as_deref().unwrap_or_default();
         let mut delivered = Delivered { is_new: true, ..Delivered::default() };
         let cluster = release.shard_key();

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `bounded` | answers cut to a bearable length |
 //! | `bystander` | answers of a replica that caches all Releases and owns others |
+//! | `confirm` | dry runs of what seems to have drifted |
 //! | `diff` | from a preview to a diff |
 //! | `gather` | from a Release to its preview |
 //! | `given` | files that stand for those of a Release's source |
@@ -19,6 +20,7 @@
 mod bounded;
 mod bystander;
 mod children;
+mod confirm;
 mod diff;
 mod gather;
 mod given;

@@ -294,6 +294,52 @@ fn a_broken_watch_makes_its_own_kind_unknown_until_it_has_listed_again() {
     assert!(!story.model.has_broken_watch());
 }
 
+/// What a dry run said of the only object, as it is.
+fn tested(story: &mut Story, version: &str, outcome: Outcome) {
+    let id = (story.kind("ConfigMap"), ("prod".to_owned(), "a".to_owned()));
+    story.model.tested(
+        &story.release.clone(),
+        &id,
+        crate::model::Tested { version: version.to_owned(), outcome },
+    );
+}
+
+#[test]
+fn a_suspicion_is_tried_out_once_and_what_that_says_is_said() {
+    let suspected = |story: &Story| {
+        let all = suspects(&story.model, &story.release, story.now);
+        all.into_iter().map(|(_, version)| version).collect::<Vec<_>>()
+    };
+    let changed = |version: &str| {
+        let mut object = config_map("a", "u1", version, "theirs", Some("kubectl-edit"));
+        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({});
+        object
+    };
+    let mut story = settled();
+    assert!(suspected(&story).is_empty());
+    story.sees(&changed("9")).is(CHANGED);
+    assert_eq!(suspected(&story), ["9"]);
+    tested(&mut story, "9", Outcome::Confirmed(vec!["/data/b".to_owned()]));
+    assert!(suspected(&story).is_empty());
+    assert_eq!(story.is(CHANGED).verdict().drifted_objects[0].fields, ["/data/b"]);
+
+    // Another version is another suspicion.
+    story.sees(&changed("10"));
+    assert_eq!(suspected(&story), ["10"]);
+    tested(&mut story, "10", Outcome::Untried("a webhook is down".to_owned()));
+    assert!(suspected(&story).is_empty());
+    let message = story.is(CHANGED).verdict().drifted.unwrap().message;
+    assert!(message.ends_with("(no dry run has confirmed it: a webhook is down)"), "{message}");
+
+    // What is refuted is how it is to be, from then on; of another version that says nothing.
+    story.sees(&changed("11"));
+    tested(&mut story, "10", Outcome::Refuted);
+    assert_eq!(suspected(&story), ["11"]);
+    tested(&mut story, "11", Outcome::Refuted);
+    assert!(suspected(&story).is_empty());
+    story.is(IN_SYNC);
+}
+
 #[test]
 fn a_cluster_none_of_whose_watches_is_answered_is_not_looked_at() {
     let mut story = settled();
