@@ -65,6 +65,8 @@ pub enum Reapply {
     Drifted(BTreeSet<ObjectKey>),
     /// All: it was asked for, or it is not known which drifted.
     All,
+    /// All but these, which were applied since that was asked for.
+    AllBut(BTreeSet<ObjectKey>),
 }
 
 impl Reapply {
@@ -80,6 +82,25 @@ impl Reapply {
             name: object.name.clone(),
         };
         Self::Drifted(objects.iter().map(key).collect())
+    }
+
+    /// What is left to be applied anew once these are applied.
+    #[must_use]
+    pub fn after<'a>(self, applied: impl Iterator<Item = &'a ObjectKey>) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Drifted(mut keys) => {
+                for key in applied {
+                    keys.remove(key);
+                }
+                if keys.is_empty() { Self::None } else { Self::Drifted(keys) }
+            }
+            Self::All => Self::AllBut(applied.cloned().collect()),
+            Self::AllBut(mut done) => {
+                done.extend(applied.cloned());
+                Self::AllBut(done)
+            }
+        }
     }
 }
 
@@ -576,6 +597,7 @@ fn is_asked(input: &Input<'_>, key: &ObjectKey) -> bool {
         Reapply::None => false,
         Reapply::Drifted(keys) => keys.contains(key),
         Reapply::All => true,
+        Reapply::AllBut(done) => !done.contains(key),
     }
 }
 
@@ -599,7 +621,7 @@ fn apply_reason(
             _ if entry.digest.is_empty() => ApplyReason::Unconfirmed,
             _ if entry.digest != object.digest => ApplyReason::Changed,
             Reapply::Drifted(keys) if keys.contains(key) => ApplyReason::Drifted,
-            Reapply::All => ApplyReason::Requested,
+            Reapply::All | Reapply::AllBut(_) => ApplyReason::Requested,
             Reapply::None | Reapply::Drifted(_) => ApplyReason::Changed,
         }));
     }

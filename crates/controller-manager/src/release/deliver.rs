@@ -51,7 +51,13 @@ pub(crate) enum Delivered {
         notes: Vec<(ObjectKey, PruneNote)>,
     },
     /// A part is, and the rest waits.
-    Waiting { objects: usize, inventories: Vec<String>, waiting: Waiting },
+    Waiting {
+        objects: usize,
+        inventories: Vec<String>,
+        waiting: Waiting,
+        /// What is still to be applied although it is recorded as applied.
+        reapply: Reapply,
+    },
     /// The Release is not to be on this cluster any more; nothing was written there.
     Moved,
     /// Something is not.
@@ -206,7 +212,8 @@ impl Releases {
                     Ok(None) => continue,
                     Ok(Some(waiting)) => {
                         let (objects, inventories) = (objects_of(&before), inventory.names());
-                        return Ok(Delivered::Waiting { objects, inventories, waiting });
+                        let reapply = delivery.reapply;
+                        return Ok(Delivered::Waiting { objects, inventories, waiting, reapply });
                     }
                     Err(failure) => return stopped(inventory, failure),
                 },
@@ -237,7 +244,8 @@ impl Releases {
                             let reason = reason::WAITING_FOR_HOOK;
                             let remaining = remaining(&plan);
                             let waiting = Waiting { step, remaining, reason, gate, next };
-                            return Ok(Delivered::Waiting { objects, inventories, waiting });
+                            let reapply = delivery.reapply;
+                            return Ok(Delivered::Waiting { objects, inventories, waiting, reapply });
                         }
                     }
                 }
@@ -256,8 +264,8 @@ impl Releases {
             let Carried { report, notes: kept } = carried;
             notes.extend(kept);
             live.forget(&part);
-            // All others were just applied.
-            delivery.reapply = Reapply::None;
+            let applied = part.applies().map(|(_, apply)| &apply.target.key);
+            delivery.reapply = std::mem::take(&mut delivery.reapply).after(applied);
             rounds += 1;
             if report.has_gone() && rounds < ROUNDS {
                 counts.made_anew(report.fates.values().filter(|fate| **fate == Fate::Gone).count());

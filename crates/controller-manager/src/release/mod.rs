@@ -102,6 +102,8 @@ pub(crate) struct Memory {
     drift: decide::DriftMemory,
     /// Objects that a wave waited for at the last look.
     pending: Vec<convoy_plan::ObjectKey>,
+    /// Which attempt applies all anew and has not come to its end, and what it has applied: no look does that again.
+    reapplied: Option<Box<(String, convoy_plan::Reapply)>>,
     /// What the last look went by, when it found nothing to do.
     rest: Option<rest::Basis>,
 }

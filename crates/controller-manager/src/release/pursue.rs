@@ -425,6 +425,10 @@ impl Releases {
         let drift_action =
             if is_judged { DriftAction::Nothing } else { drift.decide(&release.spec, current, now) };
         self.remember(look, |memory| memory.drift = drift.clone());
+        let applies_anew = (*turn == Turn::Again || pursuit.is_forced).then(|| {
+            let failure = current.failure.as_ref().map(|failure| (failure.count, &failure.next_time));
+            format!("{} {failure:?}", pursuit.attempt)
+        });
         let delivered = if is_judged {
             Delivered::Unchanged {
                 objects: current.objects.and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
@@ -432,10 +436,10 @@ impl Releases {
                 apply: current.last_apply.clone(),
             }
         } else {
-            let reapply = match drift_action {
-                _ if *turn == Turn::Again || pursuit.is_forced => Reapply::All,
-                DriftAction::Correct => Reapply::of_drifted(&current.drifted_objects),
-                DriftAction::Nothing | DriftAction::Wait(_) => Reapply::None,
+            let reapply = match (&applies_anew, drift_action) {
+                (Some(attempt), _) => left_to_reapply(&pursuit.memory, attempt),
+                (None, DriftAction::Correct) => Reapply::of_drifted(&current.drifted_objects),
+                (None, DriftAction::Nothing | DriftAction::Wait(_)) => Reapply::None,
             };
             let attempt = self.attempt_of_hooks(pursuit, bundle);
             let delivery = Delivery {
@@ -464,13 +468,14 @@ impl Releases {
                 let facts = chosen.facts(objects, inventories, false);
                 return self.delivery_failed(facts, failure, pursuit).await;
             }
-            Delivered::Waiting { objects, inventories, waiting } => {
+            Delivered::Waiting { objects, inventories, waiting, reapply } => {
                 if drift_action == DriftAction::Correct {
                     drift.corrected(current, now);
                 }
                 self.remember(look, |memory| {
                     memory.drift = drift.clone();
                     memory.hold = None;
+                    memory.reapplied = applies_anew.map(|attempt| Box::new((attempt, reapply)));
                 });
                 let next = waiting.next;
                 let (bundle, course) = (chosen.facts(objects, inventories, false), Course::of(current));
@@ -504,7 +509,7 @@ impl Releases {
                 (BundleFacts { apply, ..chosen.facts(objects, inventories, true) }, message)
             }
         };
-        self.remember(look, |memory| memory.hold = None);
+        self.remember(look, |memory| (memory.hold, memory.reapplied) = (None, None));
         let cleared = self.clear_left(key, left).await?;
         let waits = matches!(cleared, Cleared::Waits);
         if let Cleared::Blocked(blocked) = cleared {
@@ -656,6 +661,12 @@ impl Releases {
         let had_succeeded = has_succeeded(current, facts);
         health_gate(&release.spec, current, facts, applied, had_succeeded, now)
     }
+}
+
+/// What an attempt that applies all anew has still to apply so.
+fn left_to_reapply(memory: &Memory, attempt: &str) -> Reapply {
+    let known = memory.reapplied.as_ref().filter(|known| known.0 == attempt);
+    known.map_or(Reapply::All, |known| known.1.clone())
 }
 
 fn next_after(consequence: &failure::Consequence, release: &Release, wait: Duration) -> Next {

@@ -32,6 +32,8 @@ pub(crate) struct Server {
     target: BTreeMap<String, Value>,
     /// What somebody changes of the Release right before its next status is stored.
     meanwhile: Option<fn(&mut Value)>,
+    /// How many writes the target refuses from now on.
+    refusals: usize,
     /// Which object was written for the Release of which uid, one after the other.
     writes: Vec<(String, String)>,
 }
@@ -140,12 +142,20 @@ impl Server {
         let found = self.target.get(path).cloned();
         match (method, found) {
             (&Method::GET, Some(found)) => (StatusCode::OK, found),
+            (&Method::PATCH, _) if self.refusals > 0 => {
+                self.refusals -= 1;
+                let refused = json!({"kind": "Status", "reason": "InternalError", "code": 500});
+                (StatusCode::INTERNAL_SERVER_ERROR, refused)
+            }
             (&Method::PATCH, found) => {
                 let owner =
                     body["metadata"]["labels"]["convoy.kumodo.io/release-uid"].as_str().unwrap_or_default();
                 self.writes.push((path.to_owned(), owner.to_owned()));
                 self.version += 1;
                 let mut object = body;
+                if let Some(status) = found.as_ref().and_then(|found| found.get("status")) {
+                    object["status"] = status.clone();
+                }
                 object["metadata"]["uid"] = format!("uid of {path}").into();
                 object["metadata"]["resourceVersion"] = self.version.to_string().into();
                 self.target.insert(path.to_owned(), object.clone());
@@ -220,6 +230,7 @@ impl World {
         }
         let mut capabilities = Capabilities { version: "v1.36.0".to_owned(), ..Capabilities::default() };
         capabilities.kinds.insert("", "v1", "ConfigMap", "configmaps", true);
+        capabilities.kinds.insert("apps", "v1", "Deployment", "deployments", true);
         let store = RenderStore::in_memory();
         let mut world = Self {
             server,
@@ -235,11 +246,28 @@ impl World {
 
     /// The source has a revision of so many objects.
     pub(crate) async fn commit(&mut self, revision: &str, objects: usize) {
-        let manifests: String = (0..objects).map(config_map).collect();
+        self.commit_text(revision, (0..objects).map(config_map).collect()).await;
+    }
+
+    /// The source has a revision of these manifests.
+    pub(crate) async fn commit_text(&mut self, revision: &str, manifests: String) {
         let files = BTreeMap::from([("all.yaml".to_owned(), Bytes::from(manifests))]);
         let artifact = Artifact::new(revision, files);
         self.store.put_artifact(&artifact).await.unwrap();
         self.artifact = artifact.status();
+    }
+
+    /// The target refuses its next writes.
+    pub(crate) fn refuse(&self, writes: usize) {
+        self.server.lock().refusals = writes;
+    }
+
+    /// Somebody changes an object on the target.
+    pub(crate) fn change_on_target(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        let mut server = self.server.lock();
+        if let Some(object) = server.target.get_mut(path) {
+            change(object);
+        }
     }
 
     pub(crate) fn source_fails(&mut self, fails: bool) {
