@@ -116,3 +116,67 @@ async fn case303_whatever_happens_to_a_branch_nothing_is_pruned_for_it() {
     assert!(!told.contains("PRIVATE KEY"));
     world.stop().await;
 }
+
+/// What the repository names of it counts, and not what is newest there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_in_a_submodule_is_delivered_over_ssh_and_followed_by_the_commit_that_names_it() {
+    let Ok(server) = SshServer::start("ed25519", "").inspect_err(|error| leave_out(error)) else { return };
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let mut world = World::start(plane, &[("README.md", "its chart is elsewhere")]).await;
+    let chart = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.invalid"])
+            .args(arguments)
+            .current_dir(chart.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    let commit = |color: &str| {
+        let templates = chart.path().join("web/templates");
+        std::fs::create_dir_all(&templates).unwrap();
+        std::fs::write(chart.path().join("web/Chart.yaml"), "apiVersion: v2\nname: web\nversion: 1.0.0\n")
+            .unwrap();
+        std::fs::write(templates.join("a.yaml"), config_map("a", color)).unwrap();
+        git(&["add", "--all"]);
+        git(&["commit", "--quiet", "-m", color]);
+        git(&["rev-parse", "HEAD"])
+    };
+    let names = |at: &str| {
+        let server = server.url(chart.path());
+        let modules = format!("[submodule \"charts\"]\n\tpath = charts\n\turl = {server}\n");
+        std::fs::write(world.repository().join(".gitmodules"), modules).unwrap();
+        world.git(&["add", ".gitmodules"]);
+        world.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{at},charts")]);
+        world.git(&["commit", "--quiet", "-m", "charts"]);
+    };
+    names(&commit("green"));
+    let key = server.authorize("key", &["-t", "ed25519", "-N", ""]).unwrap();
+    let hosts = server.known_hosts().unwrap();
+    let secret = json!({"metadata": {"name": "key"}, "stringData": {"identity": key, "known_hosts": hosts}});
+    world.create("v1", "Secret", "secrets", secret).await;
+    let spec = json!({
+        "url": server.url(&world.repository()), "interval": "1s", "secretRef": {"name": "key"},
+    });
+    world.convoy("GitRepository", json!({"metadata": {"name": "remote"}, "spec": spec})).await;
+    let more = json!({
+        "source": {"git": {"repositoryRef": {"name": "remote"}, "path": "charts/web"}},
+        "targetNamespace": "web", "createNamespace": true, "apply": {"wait": false},
+    });
+    world.release("web", "app", more).await;
+    world.says("web", "False/PathNotFound", "").await;
+    let sources = world.api(convoy_api::API_VERSION, "GitRepository", "gitrepositories", Some("team"));
+    world.patch(&sources, "remote", json!({"spec": {"recurseSubmodules": true}})).await;
+    world.says("web", "True/Succeeded", "main@sha1:").await;
+    assert_eq!(world.config_map("web", "a").await, json!({"color": "green"}));
+
+    names(&commit("blue"));
+    until("what the repository names now is delivered", || async {
+        world.config_map("web", "a").await == json!({"color": "blue"})
+    })
+    .await;
+    world.stop().await;
+}

@@ -232,3 +232,79 @@ async fn a_chart_of_an_oci_registry_is_delivered_and_its_tag_followed() {
     assert!(!told.contains("CANARY"), "{told}");
     world.stop().await;
 }
+
+/// Two registries of the same place, of which one is suspended: what the other one brings shows how far the first would be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_registry_brings_nothing_new_and_keeps_what_it_brought() {
+    let Some(charts) = Charts::new() else { return };
+    let Some(registry) = OciRegistry::start_or_leave_out().unwrap() else { return };
+    let Some(plane) = ControlPlane::start_or_leave_out(&Options::default()) else { return };
+    let publish = |version: &str| {
+        charts.publish(version);
+        let login = ["--plain-http", "--username", OciRegistry::USER, "--password", OciRegistry::PASSWORD];
+        let (archive, place) = (format!("repo/web-{version}.tgz"), registry.url("team/charts"));
+        charts.run(&[&["push", &archive, &place], &login[..]].concat());
+    };
+    publish("1.0.0");
+    let root = charts.repository();
+    let server = WebServer::start(move |request| WebAnswer::file(&root, request)).unwrap();
+    let mut world = world(plane).await;
+    let login = json!({"metadata": {"name": "login"}, "stringData": {
+        "username": OciRegistry::USER, "password": OciRegistry::PASSWORD,
+    }});
+    world.create("v1", "Secret", "secrets", login).await;
+    let (helm, oci) = ("HelmRegistry", "OCIRegistry");
+    let spec = |kind: &str| match kind {
+        "HelmRegistry" => json!({"url": server.url(""), "interval": "1s"}),
+        _ => json!({
+            "url": registry.url("team"), "insecure": true, "interval": "1s", "secretRef": {"name": "login"},
+        }),
+    };
+    let source = |kind: &str, name: &str| match kind {
+        "HelmRegistry" => json!({"helm": {"registryRef": {"name": name}, "chart": "web", "version": "*"}}),
+        _ => json!({"oci": {"registryRef": {"name": name}, "repository": "charts/web", "semver": "*"}}),
+    };
+    for (kind, short) in [(helm, "helm"), (oci, "oci")] {
+        for name in ["paused", "eager"] {
+            world.convoy(kind, json!({"metadata": {"name": name}, "spec": spec(kind)})).await;
+            let mut release = release(&source(kind, name));
+            let own = format!("{name}-{short}");
+            release["metadata"]["name"] = own.clone().into();
+            release["spec"]["targetNamespace"] = own.into();
+            world.convoy("Release", release).await;
+        }
+    }
+    let is_at = async |namespace: &str, version: &str| {
+        until(&format!("{namespace} is at {version}"), || async {
+            world.config_map(namespace, "web").await["version"] == version
+        })
+        .await;
+    };
+    for namespace in ["paused-helm", "eager-helm", "paused-oci", "eager-oci"] {
+        is_at(namespace, "1.0.0").await;
+    }
+    let suspend = async |kind: &str, plural: &str, suspend: bool| {
+        let registries = world.api(convoy_api::API_VERSION, kind, plural, Some("team"));
+        world.patch(&registries, "paused", json!({"spec": {"suspend": suspend}})).await;
+        until("the registry says so", || async {
+            let found = serde_json::to_value(registries.get("paused").await.unwrap()).unwrap();
+            (condition(&found["status"], "Ready")["reason"] == "Suspended") == suspend
+        })
+        .await;
+    };
+    suspend(helm, "helmregistries", true).await;
+    suspend(oci, "ociregistries", true).await;
+    for version in ["1.1.0", "1.2.0"] {
+        publish(version);
+        is_at("eager-helm", version).await;
+        is_at("eager-oci", version).await;
+    }
+    for namespace in ["paused-helm", "paused-oci"] {
+        assert_eq!(world.config_map(namespace, "web").await["version"], "1.0.0", "{namespace}");
+    }
+    suspend(helm, "helmregistries", false).await;
+    suspend(oci, "ociregistries", false).await;
+    is_at("paused-helm", "1.2.0").await;
+    is_at("paused-oci", "1.2.0").await;
+    world.stop().await;
+}

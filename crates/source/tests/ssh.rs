@@ -11,6 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use convoy_api::GitRepositorySpec;
 use convoy_source::{
     Class, Credentials, CredentialsError, Failure, FetchRequest, Fetched, Fetcher, FetcherOptions, GitRef,
     Limits,
@@ -371,4 +372,64 @@ async fn another_passphrase_is_told_without_it() {
     assert!(chain(&error).contains("\"password\" is not the passphrase"), "{}", chain(&error));
     assert!(!chain(&error).contains("CANARY") && !format!("{error:?}").contains("CANARY"));
     assert_eq!((error.class(), error.reason()), (Class::Terminal, "InvalidSpec"));
+}
+
+/// Commits a `.gitmodules` with `more` in each section, and the commits that it is about: paths, URLs and commits.
+fn add_submodules(repo: &mut Repo, submodules: &[(&str, &str, &str)], more: &str) {
+    let section = |(path, url, _): &(&str, &str, &str)| {
+        format!("[submodule \"{path}\"]\n\tpath = {path}\n\turl = {url}\n{more}")
+    };
+    let text: String = submodules.iter().map(section).collect();
+    for (path, _, commit) in submodules {
+        repo.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{commit},{path}")]);
+        std::fs::create_dir_all(repo.path().join(path)).unwrap();
+    }
+    repo.commit(&[(".gitmodules", &text)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn submodules_come_over_ssh_with_the_key_of_the_repository_and_from_its_server_alone() {
+    let mut inner = Repo::with(&[("values.yaml", "v: 1")]);
+    let pinned = inner.git(&["rev-parse", "HEAD"]);
+    inner.commit(&[("values.yaml", "v: 2")]);
+    let inner_path = inner.path().display().to_string();
+    let middle = Repo::with(&[("chart", "c")]);
+    let middle_at = middle.git(&["rev-parse", "HEAD"]);
+    // With the first version of the protocol sshd's git hands out no commit that is no branch's tip, unless its branch is
+    // named.
+    for (configuration, more) in [(NEW, ""), (OLD, "\tbranch = main\n")] {
+        let Some(server) = server("ed25519", configuration) else { return };
+        let key = server.authorize("key", &["-t", "ed25519", "-N", ""]).unwrap();
+        let login = secret(&[("identity", &key), ("known_hosts", &server.known_hosts().unwrap())]);
+        let absolute = server.url(&middle.path());
+        let mut outer = Repo::with(&[("top", "t")]);
+        let up = vec![".."; outer.path().components().count() - 1].join("/");
+        let relative = format!("{up}{inner_path}");
+        let submodules = [("own", relative.as_str(), pinned.as_str()), ("named", &absolute, &middle_at)];
+        add_submodules(&mut outer, &submodules, more);
+        let fetch = async |url: &str| {
+            let spec = GitRepositorySpec {
+                url: url.to_owned(),
+                recurse_submodules: Some(true),
+                ..GitRepositorySpec::default()
+            };
+            let request = FetchRequest::from_spec(&spec, Some(&login), None).unwrap();
+            Fetcher::new(options()).fetch(request).await
+        };
+        let fetched = fetch(&server.url(&outer.path())).await;
+        let fetched = fetched.unwrap_or_else(|error| panic!("{}\n{}", chain(&error), server.log()));
+        let files: Vec<String> =
+            shown(&fetched).1.into_iter().filter(|file| !file.starts_with(".gitmodules")).collect();
+        assert_eq!(files, ["named/chart=c", "own/values.yaml=v: 1", "top=t"], "{configuration:?}");
+
+        // Another sshd is not even asked, and the key is not shown to it.
+        let (stranger, _) = open(configuration).unwrap();
+        let elsewhere = stranger.url(&middle.path());
+        let mut outer = Repo::with(&[("top", "t")]);
+        add_submodules(&mut outer, &[("vendor/lib", &elsewhere, &middle_at)], more);
+        let error = fetch(&server.url(&outer.path())).await.unwrap_err();
+        let text = chain(&error);
+        assert!(text.contains("submodule \"vendor/lib\": "), "{text}");
+        assert_eq!(stranger.log(), "", "{text}");
+    }
 }
