@@ -15,9 +15,9 @@ use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
 use convoy_runtime::traces::{self, TRACES};
 use convoy_runtime::{
-    Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, Metrics, Next, ProcessIdentity,
-    Readiness, ShardCaches, Sharded as _, Shards, Shutdown, SlowLane, Store, StoreKey, StoreOptions,
-    Supervisor, TaskError, WorkQueue, store_key, watch_into,
+    Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, MakeClient, Metrics, Next,
+    ProcessIdentity, Reach, Readiness, ShardCaches, Sharded as _, Shards, Shutdown, SlowLane, Store,
+    StoreKey, StoreOptions, Supervisor, TaskError, WorkQueue, store_key, watch_into,
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
@@ -77,6 +77,8 @@ pub struct Options {
     pub collection: Option<StoreCollection>,
     /// A folder for downloads.
     pub scratch_dir: PathBuf,
+    /// How targets are reached that are in this process; none when they are over the network.
+    pub targets: Option<MakeClient>,
     /// Whether GitRepositories may name `file://` URLs: in standalone only.
     pub allow_file_urls: bool,
     /// The clocks.
@@ -183,7 +185,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> Result<(), RunError> {
     let clusters = Arc::new(Clusters {
         host: host.clone(),
         duties: duties.clone(),
-        identity: options.identity.clone(),
+        reach: Reach::new(options.identity.clone(), options.targets.clone()),
         clusters: stores.clusters.clone(),
         releases: stores.releases.clone(),
         inventories: stores.inventories.clone(),

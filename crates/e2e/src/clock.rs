@@ -11,16 +11,23 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct JumpingClock {
     real: RealClock,
+    /// What time it was at first, where the runtime's clock is not the machine's.
+    began: Option<Timestamp>,
     ahead: watch::Sender<Duration>,
 }
 
 impl Default for JumpingClock {
     fn default() -> Self {
-        Self { real: RealClock::new(), ahead: watch::Sender::new(Duration::ZERO) }
+        Self { real: RealClock::new(), began: None, ahead: watch::Sender::new(Duration::ZERO) }
     }
 }
 
 impl JumpingClock {
+    /// The clock of a runtime whose time goes on by itself, at which it is `now`.
+    pub fn at(now: Timestamp) -> Self {
+        Self { began: Some(now), ..Self::default() }
+    }
+
     /// Puts both clocks forward and wakes who waits for a time that came.
     pub fn jump(&self, span: Duration) {
         self.ahead.send_modify(|ahead| *ahead += span);
@@ -29,7 +36,8 @@ impl JumpingClock {
 
 impl Clock for JumpingClock {
     fn now(&self) -> Timestamp {
-        self.real.now() + *self.ahead.borrow()
+        let now = self.began.map_or_else(|| self.real.now(), |began| began + self.real.monotonic());
+        now + *self.ahead.borrow()
     }
 
     fn monotonic(&self) -> Duration {

@@ -4,7 +4,7 @@
 
 use convoy_e2e::crash::matrix::{STAGES, cells, sample};
 use convoy_e2e::crash::script::{Fault, Step};
-use convoy_e2e::crash::world::{Cell, World};
+use convoy_e2e::crash::world::{Cell, Made, Outcome, World};
 
 /// What once did not come to an end: a refusal of these statuses ended the looks at the source and at the cluster, and a
 /// damaged artifact was not fetched again.
@@ -18,7 +18,7 @@ const CELLS: usize = 36;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_that_is_interrupted_at_any_step_comes_to_its_end_without_help() {
-    let mut world = World::start(&[3], false).await.unwrap();
+    let mut world = World::start(&[3], Made::OfServers).await.unwrap();
     let (mut all, mut chosen) = (Vec::new(), Vec::new());
     for &stage in STAGES {
         let undisturbed = Cell::undisturbed(3, stage);
@@ -39,4 +39,31 @@ async fn a_delivery_that_is_interrupted_at_any_step_comes_to_its_end_without_hel
     }
     // A stage may once have a step less than it had when they were counted.
     assert!(met >= CELLS * 3 / 4, "only {met} of {CELLS} faults were met");
+}
+
+/// As it is for thousands of cells: requests and news take moments of their own, and what a dead process had asked for may
+/// still arrive.
+#[test]
+fn the_same_holds_on_a_clock_that_needs_no_waiting_for_more_sizes_and_seeds() {
+    const SIZES: [usize; 3] = [1, 3, 20];
+    const CELLS: usize = 45;
+    let cell = |cell: Cell, outcome: anyhow::Result<Outcome>| {
+        outcome.unwrap_or_else(|error| panic!("{cell:?}: {error:#}"))
+    };
+    Made::Inside.runtime().unwrap().block_on(async {
+        let mut world = World::start(&SIZES, Made::Inside).await.unwrap();
+        let mut all = Vec::new();
+        for size in SIZES {
+            for &stage in STAGES {
+                let undisturbed = Cell::undisturbed(size, stage);
+                let outcome = cell(undisturbed, world.run(undisturbed).await);
+                all.extend(cells(size, stage, &outcome.steps, 3));
+            }
+        }
+        let mut met = 0;
+        for chosen in sample(all, CELLS) {
+            met += usize::from(cell(chosen, world.run(chosen).await).is_met);
+        }
+        assert!(met >= CELLS * 3 / 4, "only {met} of {CELLS} faults were met");
+    });
 }

@@ -246,6 +246,7 @@ async fn serve(
         scratch_dir: folder.to_owned(),
         collection: None,
         allow_file_urls: true,
+        targets: None,
         clock: Arc::clone(&clock),
         readiness: Readiness::default(),
         metrics: Metrics::default(),

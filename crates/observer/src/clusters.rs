@@ -5,8 +5,8 @@ use std::time::Duration;
 use convoy_api::{Cluster, HealthRuleSet, Release, ReleaseInventory};
 use convoy_health::RuleSets;
 use convoy_runtime::{
-    Cause, Change, Clock, Next, OwnedShards, Pacer, ProcessIdentity, Sharded as _, Shards, Shutdown, Store,
-    StoreKey, WorkQueue, paced_client, store_key,
+    Cause, Change, Clock, Next, OwnedShards, Pacer, Reach, Sharded as _, Shards, Shutdown, Store, StoreKey,
+    WorkQueue, store_key,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -31,7 +31,7 @@ const LOOK_AT_KUBECONFIG: Duration = Duration::from_secs(15);
 /// Clients, models and watches of the clusters whose shards this replica owns and has looked at.
 pub(crate) struct Clusters {
     pub(crate) host: Client,
-    pub(crate) identity: ProcessIdentity,
+    pub(crate) reach: Reach,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shutdown: Shutdown,
     pub(crate) shards: Shards,
@@ -141,7 +141,7 @@ async fn origin(
 /// A client of a cluster that keeps to its limits, and what it is made of.
 pub(crate) async fn client_of(
     host: &Client,
-    identity: &ProcessIdentity,
+    reach: &Reach,
     clock: Arc<dyn Clock>,
     key: &StoreKey,
     cluster: &Cluster,
@@ -149,7 +149,7 @@ pub(crate) async fn client_of(
     let (kubeconfig, made_of) = origin(host, key, cluster).await?;
     let pacer = Pacer::unlimited(clock);
     pacer.set(cluster.spec.rate());
-    Ok((paced_client(kubeconfig.as_deref(), identity, pacer).await?, made_of))
+    Ok((reach.client(kubeconfig.as_deref(), Some(pacer)).await?, made_of))
 }
 
 impl Clusters {
@@ -348,7 +348,7 @@ impl Clusters {
             return Ok(());
         }
         let pacer = Pacer::unlimited(Arc::clone(&self.clock));
-        let client = paced_client(kubeconfig.as_deref(), &self.identity, pacer.clone()).await?;
+        let client = self.reach.client(kubeconfig.as_deref(), Some(pacer.clone())).await?;
         let turns = Arc::new(Semaphore::new(LISTS));
         let connection = Connection { client, pacer, turns, made_of, watches: HashMap::new() };
         let mut state = self.state.lock();

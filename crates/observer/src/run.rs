@@ -8,9 +8,9 @@ use convoy_api::{
 };
 use convoy_apply::Ownership;
 use convoy_runtime::{
-    Backoff, CacheScope, Cause, Clock, HostWriter, LookedShards, Metrics, Next, ProcessIdentity, Readiness,
-    ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor, TaskError,
-    WorkQueue, serve_proxied, store_key, watch_into,
+    Backoff, CacheScope, Cause, Clock, HostWriter, LookedShards, MakeClient, Metrics, Next, ProcessIdentity,
+    Reach, Readiness, ShardCaches, Sharded as _, Shards, Shutdown, Store, StoreKey, StoreOptions, Supervisor,
+    TaskError, WorkQueue, serve_proxied, store_key, watch_into,
 };
 use kube::Client;
 
@@ -53,6 +53,8 @@ pub struct ObserverOptions {
     pub controllers: Option<ControllerLeases>,
     /// What the apiserver is answered with; none when it does not ask.
     pub serving: Option<Serving>,
+    /// How targets are reached that are in this process; none when they are over the network.
+    pub targets: Option<MakeClient>,
     /// Where metrics are registered.
     pub metrics: Metrics,
     /// The clocks.
@@ -84,15 +86,17 @@ pub async fn run(options: ObserverOptions) -> Result<(), TaskError> {
         cache_scope,
         controllers,
         serving,
+        targets,
         metrics,
         clock,
         readiness,
         shutdown,
     } = options;
     readiness.not_ready(PART, "the first lists have not ended");
+    let reach = Reach::new(identity.clone(), targets);
     let clusters = Arc::new(Clusters {
         host: client.clone(),
-        identity: identity.clone(),
+        reach: reach.clone(),
         clock: Arc::clone(&clock),
         shutdown: shutdown.clone(),
         shards: shards.clone(),

@@ -1,6 +1,7 @@
 //! Clients of API servers.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -111,30 +112,46 @@ pub fn in_cluster_client(identity: &ProcessIdentity) -> Result<Client, ConnectEr
     finish(Config::incluster().map_err(ConnectError::NotInCluster)?, identity, None)
 }
 
-/// The client of a target cluster, of a kubeconfig that a tenant wrote. See
-/// [`parse_untrusted`](crate::kubeconfig::parse_untrusted) for what is refused.
-///
-/// # Errors
-/// See [`ConnectError`].
-pub async fn target_client(kubeconfig: &[u8], identity: &ProcessIdentity) -> Result<Client, ConnectError> {
-    client_of(parse_untrusted(kubeconfig)?, identity).await
+/// Makes the client that a kubeconfig names.
+pub type MakeClient = Arc<dyn Fn(&[u8]) -> Client + Send + Sync>;
+
+/// How target clusters are reached.
+#[derive(Clone)]
+pub struct Reach {
+    identity: ProcessIdentity,
+    instead: Option<MakeClient>,
 }
 
-/// A client of a target cluster whose every request waits for `pacer`: of a tenant's kubeconfig as with [`target_client`],
-/// or of the pod's service account when there is none.
-///
-/// # Errors
-/// See [`ConnectError`].
-pub async fn paced_client(
-    kubeconfig: Option<&[u8]>,
-    identity: &ProcessIdentity,
-    pacer: Pacer,
-) -> Result<Client, ConnectError> {
-    let config = match kubeconfig {
-        Some(kubeconfig) => config_of(parse_untrusted(kubeconfig)?).await?,
-        None => Config::incluster().map_err(ConnectError::NotInCluster)?,
-    };
-    finish(config, identity, Some(pacer))
+impl Reach {
+    /// As who, over the network; or as `instead` says, of targets that are in this process.
+    pub fn new(identity: ProcessIdentity, instead: Option<MakeClient>) -> Self {
+        Self { identity, instead }
+    }
+
+    /// The client of a target: of a kubeconfig that a tenant wrote, or of the pod's service account when there is none. See
+    /// [`parse_untrusted`](crate::kubeconfig::parse_untrusted) for what is refused. Each of its requests waits for
+    /// `pacer`.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn client(
+        &self,
+        kubeconfig: Option<&[u8]>,
+        pacer: Option<Pacer>,
+    ) -> Result<Client, ConnectError> {
+        let config = match (kubeconfig, &self.instead) {
+            (Some(kubeconfig), Some(instead)) => return Ok(instead(kubeconfig)),
+            (Some(kubeconfig), None) => config_of(parse_untrusted(kubeconfig)?).await?,
+            (None, _) => Config::incluster().map_err(ConnectError::NotInCluster)?,
+        };
+        finish(config, &self.identity, pacer)
+    }
+}
+
+impl std::fmt::Debug for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reach").field("identity", &self.identity).finish_non_exhaustive()
+    }
 }
 
 async fn client_of(kubeconfig: Kubeconfig, identity: &ProcessIdentity) -> Result<Client, ConnectError> {

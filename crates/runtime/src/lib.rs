@@ -43,8 +43,8 @@ mod work;
 pub use breaker::{Breaker, Heard, Turn};
 pub use clock::{Clock, ManualClock, RealClock};
 pub use connect::{
-    ConnectError, ProcessIdentity, REQUEST_DEADLINE, context_client, host_client, host_client_from,
-    in_cluster_client, paced_client, target_client,
+    ConnectError, MakeClient, ProcessIdentity, REQUEST_DEADLINE, Reach, context_client, host_client,
+    host_client_from, in_cluster_client,
 };
 pub use health::{HealthServer, Metrics, Readiness, ServeHealthError, VersionInfo, serve_health};
 pub use host_writer::{EventKind, HostWriteError, HostWriter};

@@ -15,7 +15,7 @@ use convoy_apiserver::openapi::OpenApi;
 use convoy_apiserver::pki::{Authority, PkiError, kubeconfig};
 use convoy_apiserver::rbac::Rbac;
 use convoy_apiserver::tls::{ServingCertificate, TlsError, certificates};
-use convoy_apiserver::{Api, Server, ServerBuilder, Version, server};
+use convoy_apiserver::{Api, Now, Server, ServerBuilder, Version, server};
 use convoy_meta::{GroupResource, Status};
 use convoy_registry::garbage::GarbageCollector;
 use convoy_registry::namespace::{NamespaceController, NamespaceLifecycle, StoredNamespaces};
@@ -105,39 +105,15 @@ impl Cluster {
         audit: Option<Arc<AuditLog>>,
     ) -> Result<Self, StartError> {
         let now = Arc::clone(&options.now);
-        let storage = Arc::new(MemoryStorage::new(HISTORY));
-        let table = Arc::new(ResourceTable::default());
-        table.install(resources::built_in());
-        let lookup = Arc::new(StoredNamespaces::new(storage.clone()));
-        let registry_options = RegistryOptions {
-            admission: vec![Arc::new(NamespaceLifecycle::new(lookup)), Arc::new(Addresses::default())],
-            ..RegistryOptions::default()
-        };
-        let registry = Arc::new(Registry::new(storage.clone(), table, registry_options));
-        bootstrap(&registry, &options.now)
+        let Unserved { api, registry, metrics, tasks } = Unserved::start(&now, options.ready_after)
             .await
             .map_err(|status| StartError::Bootstrap { cluster: name.to_owned(), status: Box::new(status) })?;
 
         let identity = Identity::new(name, options)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let version = Version {
-            kubernetes: convoy_schema::catalogue().kubernetes_version.clone(),
-            commit: String::new(),
-        };
-        let openapi = Arc::new(OpenApi::new(Arc::clone(registry.table()), &version.kubernetes));
-        let metrics = Arc::new(Metrics::default());
-        let mut api = Api::new(Arc::clone(&registry), version, Arc::clone(&metrics))
-            .documents(Arc::clone(&openapi) as Arc<dyn convoy_apiserver::Documents>);
-        for (group, plural) in resources::REVIEWS {
-            api = api.connect(GroupResource::new(*group, *plural), "", Arc::new(Reviews));
-        }
-        for (group, plural) in resources::SCALABLE {
-            let scale = Scale { registry: Arc::clone(&registry) };
-            api = api.connect(GroupResource::new(*group, *plural), "scale", Arc::new(scale));
-        }
         let roles = Rbac::new(Arc::clone(&registry));
         let authorizer = Union::new(vec![Arc::new(Masters), Arc::new(Discovery), Arc::new(roles)]);
-        let mut builder = ServerBuilder::new(address, identity.serving, Arc::new(api), Arc::clone(&now))
+        let mut builder = ServerBuilder::new(address, identity.serving, api, Arc::clone(&now))
             .authenticator(identity.clients)
             .authorizer(Arc::new(authorizer))
             .impersonation()
@@ -155,19 +131,6 @@ impl Cluster {
         let text = kubeconfig(name, &url, &identity.authority, "admin", &identity.admin);
         write_private(&path, &text)
             .map_err(|source| StartError::Kubeconfig { path: path.clone(), source })?;
-
-        let garbage = GarbageCollector::new(Arc::clone(&registry), Arc::clone(&now));
-        let namespaces = NamespaceController::new(Arc::clone(&registry), Arc::clone(&now));
-        let definitions = custom_resources::Controller::new(Arc::clone(&registry), openapi, Arc::clone(&now));
-        let simulator = Simulator::new(
-            Arc::clone(&registry),
-            storage,
-            definitions,
-            Arc::clone(&now),
-            options.ready_after,
-        );
-        let tasks =
-            vec![tokio::spawn(garbage.run()), tokio::spawn(namespaces.run()), tokio::spawn(simulator.run())];
         Ok(Self { name: name.to_owned(), kubeconfig: path, registry, server, tasks })
     }
 
@@ -197,6 +160,62 @@ impl Cluster {
             task.abort();
         }
         self.server.stop(Duration::ZERO, Duration::from_secs(2)).await;
+    }
+}
+
+/// A cluster that has no address: its API, and what goes on in it until the runtime ends.
+#[derive(Debug)]
+pub struct Unserved {
+    api: Arc<Api>,
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Unserved {
+    /// Starts one, whose workloads become Ready after a time.
+    ///
+    /// # Errors
+    /// When its first objects cannot be made.
+    pub async fn start(now: &Now, ready_after: Duration) -> Result<Self, Status> {
+        let storage = Arc::new(MemoryStorage::new(HISTORY));
+        let table = Arc::new(ResourceTable::default());
+        table.install(resources::built_in());
+        let lookup = Arc::new(StoredNamespaces::new(storage.clone()));
+        let options = RegistryOptions {
+            admission: vec![Arc::new(NamespaceLifecycle::new(lookup)), Arc::new(Addresses::default())],
+            ..RegistryOptions::default()
+        };
+        let registry = Arc::new(Registry::new(storage.clone(), table, options));
+        bootstrap(&registry, now).await?;
+        let version = Version {
+            kubernetes: convoy_schema::catalogue().kubernetes_version.clone(),
+            commit: String::new(),
+        };
+        let openapi = Arc::new(OpenApi::new(Arc::clone(registry.table()), &version.kubernetes));
+        let metrics = Arc::new(Metrics::default());
+        let mut api = Api::new(Arc::clone(&registry), version, Arc::clone(&metrics))
+            .documents(Arc::clone(&openapi) as Arc<dyn convoy_apiserver::Documents>);
+        for (group, plural) in resources::REVIEWS {
+            api = api.connect(GroupResource::new(*group, *plural), "", Arc::new(Reviews));
+        }
+        for (group, plural) in resources::SCALABLE {
+            let scale = Scale { registry: Arc::clone(&registry) };
+            api = api.connect(GroupResource::new(*group, *plural), "scale", Arc::new(scale));
+        }
+        let garbage = GarbageCollector::new(Arc::clone(&registry), Arc::clone(now));
+        let namespaces = NamespaceController::new(Arc::clone(&registry), Arc::clone(now));
+        let definitions = custom_resources::Controller::new(Arc::clone(&registry), openapi, Arc::clone(now));
+        let simulator =
+            Simulator::new(Arc::clone(&registry), storage, definitions, Arc::clone(now), ready_after);
+        let tasks =
+            vec![tokio::spawn(garbage.run()), tokio::spawn(namespaces.run()), tokio::spawn(simulator.run())];
+        Ok(Self { api: Arc::new(api), registry, metrics, tasks })
+    }
+
+    /// What answers its requests.
+    pub fn api(&self) -> Arc<Api> {
+        Arc::clone(&self.api)
     }
 }
 

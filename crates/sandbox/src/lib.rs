@@ -20,5 +20,5 @@ mod strategy;
 mod tables;
 pub mod workload;
 
-pub use cluster::{CLUSTER_ANNOTATION, Cluster, StartError};
+pub use cluster::{CLUSTER_ANNOTATION, Cluster, StartError, Unserved};
 pub use sandbox::{Options, Sandbox};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_api::{Cluster, Release, ReleaseInventory};
-use convoy_runtime::{Backoff, Clock, ProcessIdentity, Store, StoreKey, WorkQueue};
+use convoy_runtime::{Backoff, Clock, Reach, Store, StoreKey, WorkQueue};
 
 pub(crate) use self::circuits::Circuits;
 pub(crate) use self::contacts::Contacts;
@@ -34,7 +34,7 @@ const AFTER_FAILURES: Backoff = Backoff { first: Duration::from_secs(1), longest
 pub(crate) struct Clusters {
     pub(crate) host: Host,
     pub(crate) duties: Duties,
-    pub(crate) identity: ProcessIdentity,
+    pub(crate) reach: Reach,
     pub(crate) clusters: Store<Cluster>,
     pub(crate) releases: Store<Release>,
     pub(crate) inventories: Store<ReleaseInventory>,

@@ -3,9 +3,7 @@ use std::sync::Arc;
 
 use convoy_api::{Cluster, SecretKeyReference, condition_type, find_condition, reason};
 use convoy_apply::{Capabilities, Class, Ownership, RequestError, Target, over_client};
-use convoy_runtime::{
-    ConnectError, Next, Pacer, Sharded as _, StoreKey, in_cluster_client, store_key, target_client,
-};
+use convoy_runtime::{ConnectError, Next, Pacer, Sharded as _, StoreKey, store_key};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
@@ -209,8 +207,8 @@ impl Clusters {
 
     async fn client(&self, source: &Source) -> Result<kube::Client, ConnectError> {
         match source {
-            Source::InCluster => in_cluster_client(&self.identity),
-            Source::Kubeconfig(bytes) => target_client(bytes, &self.identity).await,
+            Source::InCluster => self.reach.client(None, None).await,
+            Source::Kubeconfig(bytes) => self.reach.client(Some(bytes), None).await,
         }
     }
 

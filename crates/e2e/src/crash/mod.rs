@@ -6,10 +6,12 @@
 //! process dies before or after it, the answer is lost, or the server refuses. What has to be true afterwards is in
 //! [`world`]; [`matrix`] goes through the points and the faults.
 
+pub mod inside;
 pub mod matrix;
 pub mod proxy;
 pub mod repository;
 pub mod script;
 pub mod source;
 pub mod store;
+pub mod supply;
 pub mod world;

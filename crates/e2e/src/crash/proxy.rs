@@ -35,7 +35,15 @@ pub struct Proxy {
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection is broken")]
-struct Broken;
+pub(super) struct Broken;
+
+/// What a request is answered with.
+pub(super) enum Passed<B> {
+    /// What the server said.
+    Through(Response<B>),
+    /// What the script says instead.
+    Instead(Response<Body>),
+}
 
 impl Proxy {
     /// Starts a proxy in front of what `upstream` reaches. It serves until the runtime ends.
@@ -103,37 +111,56 @@ async fn pass(
     upstream: Client,
     script: &Script,
 ) -> Result<Response<Body>, Broken> {
+    let (parts, body) = request.into_parts();
+    let body: Bytes = body.collect().await.map_err(|_| Broken)?.to_bytes();
+    let step = step_of(side, &parts, &body);
+    let request = Request::from_parts(parts, Body::from(body.to_vec()));
+    Ok(match spoiled(step, script, || forward(request, upstream)).await? {
+        Passed::Through(response) | Passed::Instead(response) => response,
+    })
+}
+
+/// The step that a request is; none when it reads, or is no part of a delivery.
+pub(super) fn step_of(side: Side, parts: &http::request::Parts, body: &[u8]) -> Option<Step> {
+    let path = parts.uri.path();
+    let is_write = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
+        && !["reviews", "/leases"].iter().any(|resource| path.contains(resource));
+    let mut step = Step::new(side, parts.method.clone(), path);
+    if step.kind().ends_with(" events") {
+        step.note = words_of_event(body);
+    } else if parts.method == Method::POST && side == Side::Target {
+        // As if it named what it makes, as the others do.
+        let object: Value = serde_json::from_slice(body).unwrap_or_default();
+        step.path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+    }
+    is_write.then_some(step)
+}
+
+/// Lets a step happen as the script says.
+pub(super) async fn spoiled<B, F>(
+    step: Option<Step>,
+    script: &Script,
+    forward: impl FnOnce() -> F,
+) -> Result<Passed<B>, Broken>
+where
+    B: hyper::body::Body,
+    F: Future<Output = Result<Response<B>, Broken>>,
+{
     if script.is_killed() {
         return Err(Broken);
     }
-    let (parts, body) = request.into_parts();
-    let body: Bytes = body.collect().await.map_err(|_| Broken)?.to_bytes();
-    let path = parts.uri.path().to_owned();
-    let is_write = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
-        && !["reviews", "/leases"].iter().any(|resource| path.contains(resource));
-    let mut step = Step::new(side, parts.method.clone(), &path);
-    if step.kind().ends_with(" events") {
-        step.note = words_of_event(&body);
-    } else if parts.method == Method::POST && side == Side::Target {
-        // As if it named what it makes, as the others do.
-        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-        step.path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
-    }
-    let request = Request::from_parts(parts, Body::from(body.to_vec()));
-    if !is_write {
-        return forward(request, upstream).await;
-    }
+    let Some(step) = step else { return forward().await.map(Passed::Through) };
     let (place, fault) = script.notice(step).await;
     let Some(fault) = fault else {
-        let response = forward(request, upstream).await?;
+        let response = forward().await?;
         script.answered(place, response.status());
-        return Ok(response);
+        return Ok(Passed::Through(response));
     };
     if let Some(response) = fault.response() {
-        return Ok(response);
+        return Ok(Passed::Instead(response));
     }
     if fault.is_after() {
-        let response = forward(request, upstream).await?;
+        let response = forward().await?;
         script.answered(place, response.status());
         // Carried out to the end.
         let _ = response.into_body().collect().await;

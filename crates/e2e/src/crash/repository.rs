@@ -88,6 +88,15 @@ fn hook(has_jobs: bool) -> String {
         + "spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: registry.example.com/c}]}}}\n"
 }
 
+/// The files of the chart of a size, by their paths in it.
+pub fn files_of(size: usize, revision: Revision, has_jobs: bool) -> [(&'static str, String); 3] {
+    [
+        ("Chart.yaml", "apiVersion: v2\nname: maps\nversion: 1.0.0\n".to_owned()),
+        ("templates/maps.yaml", manifests(size, revision)),
+        ("templates/hook.yaml", hook(has_jobs)),
+    ]
+}
+
 /// A repository with a chart for each size.
 #[derive(Debug)]
 pub struct Repository {
@@ -107,9 +116,9 @@ impl Repository {
             for size in sizes {
                 let chart = folder.join(format!("size-{size}"));
                 std::fs::create_dir_all(chart.join("templates"))?;
-                std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: maps\nversion: 1.0.0\n")?;
-                std::fs::write(chart.join("templates/maps.yaml"), manifests(*size, revision))?;
-                std::fs::write(chart.join("templates/hook.yaml"), hook(has_jobs))?;
+                for (path, text) in files_of(*size, revision, has_jobs) {
+                    std::fs::write(chart.join(path), text)?;
+                }
             }
             own.git(&["add", "--all"], "")?;
             own.git(&["commit", "--quiet", "-m", revision.name()], "")?;

@@ -13,6 +13,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
+/// How long requests and news take, at most.
+const LONGEST_LAG_MS: u64 = 9;
+
 /// Where a step goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
@@ -276,6 +279,8 @@ struct State {
     plan: Option<Spoil>,
     seen: usize,
     fired: usize,
+    /// Draws how long requests and news take; 0 when they take no time.
+    lag: u64,
     /// How many processes have died.
     deaths: usize,
 }
@@ -336,6 +341,39 @@ impl Script {
         self.killed.send_replace(false);
     }
 
+    /// From here on requests and news take moments that are drawn from a seed; none with 0.
+    pub fn lag_by(&self, seed: u64) {
+        self.state.lock().lag = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// How long the next one takes.
+    pub fn lag(&self) -> Duration {
+        Duration::from_millis(self.draw() % LONGEST_LAG_MS)
+    }
+
+    /// Whether what the dead process had asked for is still carried out.
+    pub fn arrives(&self) -> bool {
+        self.draw() % 2 == 1
+    }
+
+    /// A number, by xorshift (Marsaglia 2003).
+    fn draw(&self) -> u64 {
+        let mut state = self.state.lock();
+        let mut number = state.lag;
+        number ^= number << 13;
+        number ^= number >> 7;
+        number ^= number << 17;
+        state.lag = number;
+        number >> 16
+    }
+
+    /// Takes note of a step that nothing happens to; answers with its place.
+    pub fn note(&self, step: Step) -> usize {
+        let mut state = self.state.lock();
+        state.steps.push(step);
+        state.steps.len() - 1
+    }
+
     /// How many processes have died: what belongs to an earlier one does nothing any more.
     pub fn deaths(&self) -> usize {
         self.state.lock().deaths
@@ -345,6 +383,8 @@ impl Script {
     pub async fn notice(&self, step: Step) -> (usize, Option<Fault>) {
         let (place, spoil) = {
             let mut state = self.state.lock();
+            // The store is read in a thread of its own, for which a clock that goes on by itself stands still.
+            let can_wait = state.lag == 0 || step.side != Side::Store;
             let number = state.seen;
             state.seen += 1;
             let spoil = state.plan.filter(|plan| {
@@ -355,6 +395,8 @@ impl Script {
             });
             state.fired += usize::from(spoil.is_some());
             state.steps.push(step);
+            let spoil =
+                spoil.map(|spoil| if can_wait { spoil } else { Spoil { after: Duration::ZERO, ..spoil } });
             (state.steps.len() - 1, spoil)
         };
         if let Some(spoil) = spoil.filter(|spoil| !spoil.after.is_zero()) {
@@ -399,6 +441,20 @@ mod tests {
         assert!(all(Side::Store, Method::GET).contains(&Fault::Missing));
         assert!(!all(Side::Store, Method::PUT).contains(&Fault::Missing));
         assert!(!all(Side::Source, Method::POST).contains(&Fault::Conflict));
+    }
+
+    #[test]
+    fn moments_are_drawn_from_a_seed_and_without_one_there_are_none() {
+        let drawn = |seed| {
+            let script = Script::default();
+            script.lag_by(seed);
+            (0..20).map(|_| script.lag()).collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(0), [Duration::ZERO; 20]);
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
+        let different: std::collections::BTreeSet<Duration> = drawn(7).into_iter().collect();
+        assert!(different.len() > 4, "{different:?}");
     }
 
     #[tokio::test]

@@ -1,38 +1,33 @@
 //! What is spoiled, and what has to be true of it afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod checks;
+mod start;
+
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use convoy_controller_manager::{Options, run};
-use convoy_observer::ObserverOptions;
-use convoy_render::RenderStore;
-use convoy_runtime::{
-    CacheScope, Clock, Metrics, ProcessIdentity, Readiness, RealClock, Shards, Shutdown, host_client,
-    host_client_from,
-};
-use convoy_testkit::{ControlPlane, GitServer, Process};
-use http::{Method, StatusCode};
+use convoy_runtime::{Clock, Shutdown};
+use convoy_testkit::{ControlPlane, Process};
 use kube::Client;
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-    PostParams,
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
-use object_store::local::LocalFileSystem;
+use object_store::ObjectStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use super::inside::Servers;
 use super::proxy::Proxy;
-use super::repository::{HOOK, Repository, Revision, content};
-use super::script::{Fault, Script, Side, Spoil, Step};
-use super::source;
-use super::store::FaultyStore;
+use super::repository::{Repository, Revision};
+use super::script::{Fault, Script, Spoil, Step};
+use super::supply::Supply;
+use crate::Convoy;
 use crate::clock::JumpingClock;
-use crate::{Convoy, convoy_program};
 
 /// Where convoy's objects are.
 const NAMESPACE: &str = "default";
@@ -46,6 +41,9 @@ const QUIET: Duration = Duration::from_millis(300);
 const QUIET_LEASES: Duration = Duration::from_secs(12);
 /// Who has written nothing for so long after the end was reached writes no more.
 const STILL: Duration = Duration::from_millis(100);
+/// How many steps a stage takes at most, however often it is tried; undisturbed it is 36, and one or two for an object.
+const MOST_STEPS: usize = 400;
+const MOST_STEPS_OF_AN_OBJECT: usize = 12;
 /// How far the clock is put forward each time that nothing happens: past each of convoy's waits in turn, up to
 /// that after an error that only another revision can mend.
 const WAITS: &[Duration] = &[
@@ -59,10 +57,6 @@ const WAITS: &[Duration] = &[
     Duration::from_secs(1850),
     Duration::from_secs(1850),
 ];
-/// How long a hook's Job takes, in milliseconds.
-const READY_AFTER_MS: &str = "50";
-/// Past the time for which what was not answered is remembered.
-const FORGET: Duration = Duration::from_secs(20 * 60);
 
 /// What happens to a Release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +86,7 @@ pub struct Cell {
     /// one made, and nobody wants now, has to go.
     pub is_overtaken: bool,
     /// Varies what is left open: 0 spoils at once, and one request or two; others wait a moment first, and spoil up to
-    /// three.
+    /// three. Inside, each of them also lets requests and news take a moment of their own.
     pub seed: u64,
 }
 
@@ -123,13 +117,30 @@ pub struct Outcome {
     pub waited: Duration,
 }
 
+/// What a world is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// An API server, a sandbox and a Git server as processes, behind proxies.
+    OfServers,
+    /// All are processes, and the target is a real kube-apiserver.
+    OfProcesses,
+    /// All is in this thread, on the paused clock of its runtime, and what is fetched was fetched already.
+    Inside,
+}
+
 /// API servers behind proxies, an observer, and a controller-manager that can die.
 pub struct World {
+    made: Made,
     script: Script,
     host: Client,
     target: Client,
-    host_proxy: Proxy,
+    host_proxy: Option<Proxy>,
+    servers: Option<Servers>,
     clock: Arc<JumpingClock>,
+    /// One that nobody puts forward.
+    steady: Arc<dyn Clock>,
+    /// The render store, without faults.
+    objects: Arc<dyn ObjectStore>,
     manager: Option<Manager>,
     managers: usize,
     cells: usize,
@@ -139,14 +150,12 @@ pub struct World {
     commits: [String; 3],
     /// How many revisions the present Release was to have so far, one after the other.
     wanted: usize,
-    repository: Repository,
-    repository_url: String,
+    supply: Supply,
     observer: Shutdown,
-    _apiserver: Convoy,
+    _apiserver: Option<Convoy>,
     observer_process: Option<Process>,
     _sandbox: Option<Convoy>,
-    plane: Option<ControlPlane>,
-    _git: GitServer,
+    _plane: Option<ControlPlane>,
     folder: TempDir,
 }
 
@@ -155,12 +164,10 @@ pub struct World {
 enum Manager {
     /// In this process, on a runtime of its own, which is dropped to kill it.
     Inside(Runtime),
+    /// On the runtime of the world. Its requests end with it, whatever of it goes on.
+    Task { shutdown: Shutdown, task: JoinHandle<()> },
     /// A process of its own.
     Process { killed_with_it: Process },
-}
-
-fn identity(process: &'static str, number: usize) -> ProcessIdentity {
-    ProcessIdentity { process, replica_id: format!("{process}-{number}") }
 }
 
 fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
@@ -186,172 +193,21 @@ async fn create(api: &Api<DynamicObject>, object: Value) -> anyhow::Result<Dynam
 }
 
 impl World {
-    /// Starts all of it. When it is to be real the target is a real kube-apiserver, and the controller-manager and the
-    /// observer are processes of their own, whose clock nobody can put forward.
-    ///
-    /// # Errors
-    /// When a part does not start.
-    pub async fn start(sizes: &[usize], is_real: bool) -> anyhow::Result<Self> {
-        convoy_runtime::install_tls_provider();
-        let folder = tempfile::tempdir()?;
-        let at = |name: &str| folder.path().join(name);
-        let repository = Repository::create(&at("git/apps"), sizes, !is_real)?;
-        let text = |name: &str| at(name).display().to_string();
-        let apiserver = ["standalone", "--only", "apiserver", "--data-dir", &text("convoy"), "--port", "0"];
-        let apiserver = Convoy::start(&apiserver).map_err(anyhow::Error::msg)?;
-        let host = host_client(Some(&at("convoy/admin.kubeconfig")), &identity("test", 0)).await?;
-        let (sandbox, plane, kubeconfig) = if is_real {
-            let options = convoy_testkit::Options { controller_manager: true, ..Default::default() };
-            let plane = ControlPlane::start_with(&options)?;
-            let kubeconfig = plane.kubeconfig();
-            (None, Some(plane), kubeconfig)
-        } else {
-            let sandbox =
-                ["sandbox", "--clusters", "1", "--dir", &text("targets"), "--ready-after-ms", READY_AFTER_MS];
-            let sandbox = Convoy::start(&sandbox);
-            (Some(sandbox.map_err(anyhow::Error::msg)?), None, at("targets/cluster-1.kubeconfig"))
-        };
-        let target = host_client(Some(&kubeconfig), &identity("test", 0)).await?;
-        let script = Script::default();
-        let host_proxy = Proxy::start(Side::Host, host.clone(), script.clone()).await?;
-        let target_proxy = Proxy::start(Side::Target, target.clone(), script.clone()).await?;
-        let secrets = Api::namespaced_with(host.clone(), NAMESPACE, &resource("v1", "Secret", "secrets"));
-        let kubeconfig = json!({"kubeconfig": target_proxy.kubeconfig()});
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there"}, "stringData": kubeconfig});
-        create(&secrets, secret).await?;
-        let cluster = json!({
-            "apiVersion": convoy_api::API_VERSION, "kind": "Cluster", "metadata": {"name": "there"},
-            "spec": {"kubeconfig": {"secretRef": {"name": "there"}}},
-        });
-        create(&of_convoy(&host, "Cluster", "clusters"), cluster).await?;
-        let git = GitServer::start(&at("git")).context("serving Git")?;
-        let repository_url = source::start(&git.url("apps"), script.clone()).await?;
-        let observer = Shutdown::new();
-        let mut world = Self {
-            script,
-            host,
-            target,
-            host_proxy,
-            clock: Arc::default(),
-            manager: None,
-            managers: 0,
-            cells: 0,
-            revision: Revision::One,
-            commits: Default::default(),
-            wanted: 0,
-            repository,
-            repository_url,
-            observer,
-            _apiserver: apiserver,
-            observer_process: None,
-            _sandbox: sandbox,
-            plane,
-            _git: git,
-            folder,
-        };
-        if is_real {
-            let kubeconfig = world.folder.path().join("convoy/admin.kubeconfig");
-            world.observer_process = Some(world.process("observer", &kubeconfig, "observer-0", &[])?);
-            world.start_manager(true)?;
-            return Ok(world);
-        }
-        tokio::spawn(convoy_observer::run(ObserverOptions {
-            serving: None,
-            client: world.host.clone(),
-            identity: identity("observer", 0),
-            shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
-            cache_scope: CacheScope::Everything,
-            controllers: None,
-            metrics: Metrics::default(),
-            // Its watches do not get quicker when a clock is put forward: it would take them for hours late.
-            clock: Arc::new(RealClock::new()),
-            readiness: Readiness::default(),
-            shutdown: world.observer.clone(),
-        }));
-        world.start_manager(true)?;
-        Ok(world)
-    }
-
-    fn is_real(&self) -> bool {
-        self.plane.is_some()
-    }
-
-    /// Starts convoy as a process, with lease times that are shorter than the defaults.
-    fn process(
-        &self,
-        command: &str,
-        kubeconfig: &Path,
-        id: &str,
-        more: &[String],
-    ) -> anyhow::Result<Process> {
-        let mut arguments = vec![
-            command.to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            "--health-bind-address=127.0.0.1:0".to_owned(),
-            format!("--replica-id={id}"),
-            format!("--lease-namespace={NAMESPACE}"),
-            // Long enough that a loaded machine loses none.
-            "--lease-duration=9s".to_owned(),
-            "--lease-renew-interval=2s".to_owned(),
-        ];
-        arguments.extend_from_slice(more);
-        let log = self.folder.path().join(format!("{id}.log"));
-        Ok(Process::start(&convoy_program(), &arguments, &log)?)
-    }
-
-    fn start_manager(&mut self, is_another: bool) -> anyhow::Result<()> {
-        self.managers += usize::from(is_another);
-        let identity = identity("controller-manager", self.managers);
-        if self.is_real() {
-            let kubeconfig = self.folder.path().join("host-proxy.kubeconfig");
-            std::fs::write(&kubeconfig, self.host_proxy.kubeconfig())?;
-            let store = format!("--render-store-url=file://{}", self.folder.path().join("store").display());
-            let process = self.process("controller-manager", &kubeconfig, &identity.replica_id, &[store])?;
-            self.manager = Some(Manager::Process { killed_with_it: process });
-            return Ok(());
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let kubeconfig = self.host_proxy.kubeconfig().to_owned();
-        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let folder = self.folder.path().join("store");
-        std::fs::create_dir_all(&folder)?;
-        let store = Arc::new(LocalFileSystem::new_with_prefix(&folder)?);
-        let store = RenderStore::in_backend(Arc::new(FaultyStore::new(store, self.script.clone())));
-        let scratch_dir = self.folder.path().to_owned();
-        runtime.spawn(async move {
-            // The harness sees that it does nothing.
-            let Ok(client) = host_client_from(kubeconfig.as_bytes(), &identity).await else { return };
-            let options = Options {
-                client,
-                identity,
-                shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
-                store,
-                scratch_dir,
-                collection: None,
-                allow_file_urls: true,
-                clock,
-                readiness: Readiness::default(),
-                metrics: Metrics::default(),
-                cache_scope: CacheScope::Everything,
-                observers: None,
-            };
-            let _ = run(options, Shutdown::new()).await;
-        });
-        self.manager = Some(Manager::Inside(runtime));
-        Ok(())
-    }
-
     /// The end of what the controller-manager logged, when it is a process.
     pub fn last_words(&self) -> String {
         match &self.manager {
             Some(Manager::Process { killed_with_it }) => killed_with_it.last_lines(),
-            Some(Manager::Inside(_)) | None => String::new(),
+            Some(Manager::Inside(_) | Manager::Task { .. }) | None => String::new(),
         }
     }
 
     fn kill_manager(&mut self) {
         match self.manager.take() {
             Some(Manager::Inside(runtime)) => runtime.shutdown_background(),
+            Some(Manager::Task { shutdown, task }) => {
+                shutdown.trigger();
+                task.abort();
+            }
             // Dropping it kills it, as kill -9 does.
             Some(Manager::Process { .. }) | None => {}
         }
@@ -364,7 +220,7 @@ impl World {
     pub async fn run(&mut self, cell: Cell) -> anyhow::Result<Outcome> {
         self.cells += 1;
         let name = format!("cell-{}", self.cells);
-        self.commits = self.repository.branches_of(&name)?;
+        self.commits = self.supply.revisions_of(&name)?;
         let mut foreign = None;
         if cell.is_shared {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -372,6 +228,9 @@ impl World {
             let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign"}});
             let map = create(&config_maps(&self.target, &name), map).await?;
             foreign = map.metadata.uid;
+        }
+        if self.made == Made::Inside {
+            self.script.lag_by(cell.seed);
         }
         let from = self.script.len();
         let mut outcome = Outcome::default();
@@ -383,6 +242,8 @@ impl World {
             let waited = self.stage(&name, &cell, stage).await;
             let is_met = self.script.disarm();
             let waited = waited.with_context(|| format!("{stage:?}"))?;
+            let (steps, most) = (self.script.len() - begin, MOST_STEPS + MOST_STEPS_OF_AN_OBJECT * cell.size);
+            ensure!(steps <= most, "{stage:?}: {steps} steps, as if it asked without a pause");
             if stage == cell.stage {
                 outcome = Outcome { steps: self.script.steps(begin), is_met, waited };
             }
@@ -412,12 +273,11 @@ impl World {
                 (self.revision, self.wanted) = (Revision::One, 1);
                 let repository = json!({
                     "apiVersion": convoy_api::API_VERSION, "kind": "GitRepository", "metadata": {"name": name},
-                    "spec": {
-                        "url": self.repository_url, "interval": "20m",
-                        "ref": {"branch": Repository::branch(name, self.revision)},
-                    },
+                    "spec": self.supply.spec(name, self.revision),
                 });
-                create(&of_convoy(&self.host, "GitRepository", "gitrepositories"), repository).await?;
+                let repositories = of_convoy(&self.host, "GitRepository", "gitrepositories");
+                create(&repositories, repository).await?;
+                self.supply.want(&repositories, (name, cell.size), self.revision).await?;
                 let path = Repository::path(cell.size);
                 let release = json!({
                     "apiVersion": convoy_api::API_VERSION, "kind": "Release", "metadata": {"name": name},
@@ -430,7 +290,7 @@ impl World {
                 });
                 create(&releases, release).await?;
             }
-            Stage::Upgrade => self.want_next(name).await?,
+            Stage::Upgrade => self.want_next(name, cell.size).await?,
             Stage::Delete => {
                 releases.delete(name, &DeleteParams::default()).await?;
             }
@@ -444,24 +304,25 @@ impl World {
             if self.script.is_killed() {
                 self.kill_manager();
                 if cell.is_overtaken && stage != Stage::Delete {
-                    self.want_next(name).await?;
+                    self.want_next(name, cell.size).await?;
                 }
                 self.script.revive();
                 self.start_manager(fault == Some(Fault::HandOver))?;
                 last = Instant::now();
             }
+            let release = releases.get_opt(name).await?;
+            // After the look: what it shows may have been written meanwhile, and the last step is still to come.
             let now = self.script.len();
             if now != written {
                 (written, last) = (now, Instant::now());
             }
-            let release = releases.get_opt(name).await?;
             let is_there = match (&release, stage) {
                 (None, Stage::Delete) => true,
                 (None, _) => bail!("the Release is gone"),
                 (Some(_), Stage::Delete) => false,
                 (Some(release), _) => self.is_delivered(release),
             };
-            if is_there && last.elapsed() > self.still() {
+            if is_there && last.elapsed() > self.still() && !self.script.is_killed() {
                 return Ok(waited);
             }
             if !is_there && last.elapsed() > quiet {
@@ -478,6 +339,7 @@ impl World {
                         json!({"metadata": {"annotations": {"convoy.kumodo.io/reconcile-at": token}}});
                     repositories.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
                 } else if let Some(wait) = waits.next() {
+                    self.supply.fetch_again().await?;
                     self.clock.jump(*wait);
                     waited += *wait;
                 }
@@ -487,18 +349,16 @@ impl World {
                 let status = release.map(|release| release.data["status"].to_string()).unwrap_or_default();
                 bail!("no end after {} s: {status}", PATIENCE.as_secs());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(self.between_looks()).await;
         }
     }
 
     /// The source names the next revision.
-    async fn want_next(&mut self, name: &str) -> anyhow::Result<()> {
+    async fn want_next(&mut self, name: &str, size: usize) -> anyhow::Result<()> {
         self.revision = self.revision.next();
         self.wanted += 1;
-        let patch = json!({"spec": {"ref": {"branch": Repository::branch(name, self.revision)}}});
         let repositories = of_convoy(&self.host, "GitRepository", "gitrepositories");
-        repositories.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-        Ok(())
+        self.supply.want(&repositories, (name, size), self.revision).await
     }
 
     /// Whether a Release says that its present spec and revision are on the target.
@@ -517,95 +377,6 @@ impl World {
         };
         let revision = release.data["status"]["sourceRevision"].as_str().unwrap_or_default();
         is_ready && revision.ends_with(commit.as_str())
-    }
-
-    /// Nothing is missing, nothing is left, nobody else's is touched.
-    async fn verify(
-        &self,
-        name: &str,
-        size: usize,
-        is_deleted: bool,
-        foreign: Option<&str>,
-    ) -> anyhow::Result<()> {
-        let maps = config_maps(&self.target, name).list(&ListParams::default()).await?;
-        let mut found = BTreeMap::new();
-        for map in &maps.items {
-            let map_name = map.metadata.name.clone().unwrap_or_default();
-            match map_name.as_str() {
-                "foreign" => {
-                    ensure!(map.metadata.uid.as_deref() == foreign, "somebody else's object was replaced");
-                }
-                // One is everywhere; the other is the hook, where that is no Job.
-                "kube-root-ca.crt" | HOOK => {}
-                _ => drop(
-                    found.insert(map_name, map.data["data"]["text"].as_str().unwrap_or_default().to_owned()),
-                ),
-            }
-        }
-        let foreign_is_there = maps.items.iter().any(|map| map.metadata.name.as_deref() == Some("foreign"));
-        ensure!(foreign_is_there == foreign.is_some(), "somebody else's object is gone");
-        let want = if is_deleted { BTreeMap::new() } else { content(size, self.revision) };
-        let want: BTreeMap<String, String> =
-            want.into_iter().map(|(name, text)| (name, text.to_owned())).collect();
-        ensure!(found == want, "on the target are {found:?}, not {want:?}");
-        if is_deleted {
-            let namespace = namespaces(&self.target).get_opt(name).await?;
-            let is_gone = namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some());
-            ensure!(
-                is_gone == foreign.is_none(),
-                "the namespace is gone: {is_gone}, with others' objects: {}",
-                foreign.is_some()
-            );
-            let left = self.entries(name).await?;
-            ensure!(left.is_empty(), "the inventory is still there: {left:?}");
-        }
-        Ok(())
-    }
-
-    /// The names of the ConfigMaps in a Release's inventory.
-    async fn entries(&self, name: &str) -> anyhow::Result<BTreeSet<String>> {
-        let inventories = of_convoy(&self.host, "ReleaseInventory", "releaseinventories");
-        let inventories = inventories.list(&ListParams::default()).await?;
-        let own =
-            inventories.items.iter().filter(|inventory| inventory.data["spec"]["releaseRef"]["name"] == name);
-        let entries =
-            own.flat_map(|inventory| inventory.data["spec"]["entries"].as_array().into_iter().flatten());
-        // What may still be made late is remembered for longer than anybody waits where no clock can be put forward.
-        let maps = entries.filter(|entry| {
-            entry["kind"] == "ConfigMap"
-                && entry["name"] != HOOK
-                && !(self.is_real() && entry["gone"] == true)
-        });
-        Ok(maps.filter_map(|entry| entry["name"].as_str().map(str::to_owned)).collect())
-    }
-
-    /// A look after everything was forgotten that is remembered for a time changes nothing on the target, and
-    /// the next one writes nothing at all.
-    async fn verify_rest(&self, name: &str, size: usize) -> anyhow::Result<()> {
-        self.clock.jump(FORGET);
-        let mark = self.script.len();
-        self.ask(name, "first").await?;
-        let writes = self.script.steps(mark);
-        let touched: Vec<&Step> = writes.iter().filter(|write| write.side == Side::Target).collect();
-        if !touched.is_empty() {
-            let release = of_convoy(&self.host, "Release", "releases").get(name).await?;
-            bail!("a look at rest writes to the target: {touched:?}; {}", release.data["status"]);
-        }
-        let mark = self.script.len();
-        self.ask(name, "second").await?;
-        // A Cluster and a source are looked at on their own schedules, and tell of it; a status says when a Release was.
-        let other = ["releases/status", "clusters/status", "gitrepositories/status"];
-        let is_own = |step: &Step| {
-            let is_of_other = other.iter().any(|resource| step.kind().ends_with(resource))
-                || (step.kind().ends_with(" events") && !step.note.starts_with("Release "));
-            step.is_write() && !is_of_other
-        };
-        let writes: Vec<Step> = self.script.steps(mark).into_iter().filter(is_own).collect();
-        ensure!(writes.is_empty(), "a second look at rest writes: {writes:?}");
-        let want: BTreeSet<String> = content(size, self.revision).into_keys().collect();
-        let found = self.entries(name).await?;
-        ensure!(found == want, "in the inventory are {found:?}, not {want:?}");
-        Ok(())
     }
 
     /// Asks for a look; answers with what its echo will be.
@@ -634,7 +405,7 @@ impl World {
                 break;
             }
             ensure!(began.elapsed() < PATIENCE, "no look was taken: {}", release.data["status"]);
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(self.between_looks()).await;
         }
         // An event comes after the status that it tells of.
         let (mut written, mut last) = (self.script.len(), Instant::now());
@@ -643,49 +414,19 @@ impl World {
                 (written, last) = (self.script.len(), Instant::now());
             }
             ensure!(began.elapsed() < PATIENCE, "it does not come to rest");
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(self.between_looks()).await;
         }
         Ok(())
+    }
+
+    /// Between two looks at the state. Where no time goes by, each of them is what costs.
+    fn between_looks(&self) -> Duration {
+        if self.made == Made::Inside { LOOK * 10 } else { LOOK }
     }
 
     /// Who has written nothing for so long after the end was reached writes no more.
     fn still(&self) -> Duration {
         if self.is_real() { STILL * 5 } else { STILL }
-    }
-
-    /// No object was made twice, none was deleted that should have stayed, and the hook ran once for each revision.
-    fn verify_writes(&self, name: &str, cell: &Cell, writes: &[Step]) -> anyhow::Result<()> {
-        let own = |write: &&Step| write.side == Side::Target && write.path.contains(&format!("/{name}"));
-        let mut there = BTreeSet::new();
-        let mut runs = 0;
-        for write in writes.iter().filter(own) {
-            // Without an answer, as when the process was killed, it may have been carried out.
-            let may_be_gone =
-                write.method == Method::DELETE && write.status.is_none_or(|status| status.is_success());
-            if may_be_gone {
-                there.remove(&write.path);
-            } else if write.status == Some(StatusCode::CREATED) {
-                ensure!(there.insert(&write.path), "{} was made twice", write.path);
-                runs += usize::from(write.path.ends_with(&format!("/{HOOK}")));
-            }
-        }
-        // A revision that was overtaken may have come as far as its hook, or not; then what follows may be what is there.
-        let least = if cell.is_overtaken { 1 } else { self.wanted };
-        ensure!(
-            (least..=self.wanted).contains(&runs),
-            "the hook ran {runs} times for {} revisions",
-            self.wanted
-        );
-        let gone: BTreeSet<String> = content(cell.size, Revision::One)
-            .into_keys()
-            .chain(content(cell.size, Revision::Two).into_keys())
-            .chain([name.to_owned(), HOOK.to_owned()])
-            .collect();
-        for write in writes.iter().filter(own).filter(|write| write.method == Method::DELETE) {
-            let object = write.path.rsplit('/').next().unwrap_or_default();
-            ensure!(gone.contains(object), "{} was deleted", write.path);
-        }
-        Ok(())
     }
 }
 

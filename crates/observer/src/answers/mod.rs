@@ -126,8 +126,8 @@ impl Answering {
         let sources = KnownSources { repositories, helm_registries, oci_registries, store: store.clone() };
         let reader = HostReader::new(host.clone());
         let preparer = Preparer::new(reader.clone(), store, Arc::clone(&clock));
-        let replica = identity.replica_id.clone();
-        let targets = LookedAtTargets::new(host, identity, Arc::clone(&clock));
+        let replica = identity.replica_id;
+        let targets = LookedAtTargets::new(host, clusters_seen.reach.clone(), Arc::clone(&clock));
         Self {
             releases,
             inventories,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use convoy_api::Cluster;
 use convoy_apply::{Capabilities, Ownership, RequestError, Target};
-use convoy_runtime::{Clock, ProcessIdentity, StoreKey};
+use convoy_runtime::{Clock, Reach, StoreKey};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -40,7 +40,7 @@ struct Known {
 /// Targets that are looked at to answer. A client is made for each answer: its kubeconfig may have changed.
 pub(crate) struct LookedAtTargets {
     host: Client,
-    identity: ProcessIdentity,
+    reach: Reach,
     clock: Arc<dyn Clock>,
     known: Mutex<HashMap<StoreKey, Known>>,
     turns: Mutex<HashMap<StoreKey, Arc<Semaphore>>>,
@@ -56,8 +56,8 @@ pub(crate) enum NotSeen {
 }
 
 impl LookedAtTargets {
-    pub(crate) fn new(host: Client, identity: ProcessIdentity, clock: Arc<dyn Clock>) -> Self {
-        Self { host, identity, clock, known: Mutex::default(), turns: Mutex::default() }
+    pub(crate) fn new(host: Client, reach: Reach, clock: Arc<dyn Clock>) -> Self {
+        Self { host, reach, clock, known: Mutex::default(), turns: Mutex::default() }
     }
 
     pub(crate) fn retain(&self, keep: impl Fn(&StoreKey) -> bool) {
@@ -72,7 +72,7 @@ impl LookedAtTargets {
         ownership: &Arc<dyn Ownership>,
     ) -> Result<Seen, NotSeen> {
         let (client, made_of) =
-            client_of(&self.host, &self.identity, Arc::clone(&self.clock), key, cluster).await?;
+            client_of(&self.host, &self.reach, Arc::clone(&self.clock), key, cluster).await?;
         let target = Target::new(client, Arc::clone(ownership));
         let turns = {
             let mut all = self.turns.lock();

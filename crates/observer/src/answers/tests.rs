@@ -109,7 +109,7 @@ fn observer_of(scope: CacheScope, shards: Shards, looked: OwnedShards, own: Opti
     let host = kube::Client::new(service, "default");
     let clusters = Arc::new(Clusters {
         host: host.clone(),
-        identity: identity.clone(),
+        reach: convoy_runtime::Reach::new(identity.clone(), None),
         clock: Arc::clone(&clock),
         shutdown: convoy_runtime::Shutdown::new(),
         shards: owned.shards.clone(),

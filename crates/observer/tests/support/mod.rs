@@ -81,6 +81,7 @@ impl World {
             shards: Shards::all(convoy_shard::DEFAULT_SHARD_COUNT, Arc::new(RealClock::new())),
             cache_scope: CacheScope::Everything,
             controllers: None,
+            targets: None,
             metrics: Metrics::default(),
             clock: Arc::new(RealClock::new()),
             readiness: readiness.clone(),

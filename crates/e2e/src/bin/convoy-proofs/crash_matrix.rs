@@ -5,10 +5,9 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use convoy_e2e::crash::matrix::{STAGES, cells, sample};
-use convoy_e2e::crash::world::{Cell, Outcome, World};
-use convoy_runtime::{Clock as _, RealClock};
+use convoy_e2e::crash::world::{Cell, Made, Outcome, World};
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -26,8 +25,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     at_a_time: usize,
     /// Kill real processes, and deliver to a real kube-apiserver instead of a simulated target.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "inside")]
     real: bool,
+    /// All in one thread, without sockets and Git, on a clock that goes on as soon as nobody has anything to do.
+    #[arg(long)]
+    inside: bool,
     /// Begin with the cell of this number, of those that are chosen.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     from: usize,
@@ -73,85 +75,92 @@ impl Found {
     }
 }
 
-/// Counts the steps of undisturbed deliveries, then spoils them one by one.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let threads = 1 + arguments.at_a_time;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    runtime.block_on(go(arguments))
+/// What all that run cells share.
+#[derive(Clone)]
+struct Shared {
+    sizes: Vec<usize>,
+    made: Made,
+    verbose: bool,
+    left: Arc<Mutex<VecDeque<Numbered>>>,
+    found: Arc<Mutex<Found>>,
 }
 
-async fn go(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut world = World::start(&arguments.sizes, arguments.real).await?;
-    let clock = RealClock::new();
-    let mut all = Vec::new();
-    for &size in &arguments.sizes {
-        for &stage in STAGES {
-            let began = clock.monotonic();
-            let undisturbed = Cell::undisturbed(size, stage);
-            let outcome = world.run(undisturbed).await;
-            let outcome = outcome.with_context(|| format!("{size} objects, undisturbed"))?;
-            let of_stage = cells(size, stage, &outcome.steps, arguments.seeds);
-            say(&format!(
-                "{size} objects, {stage:?}: {} steps, {} cells; one took {:.1} s",
-                outcome.steps.len(),
-                of_stage.len(),
-                clock.monotonic().saturating_sub(began).as_secs_f64()
-            ));
-            let kind = |cell: &Cell| outcome.steps.get(cell.at).map(convoy_e2e::crash::script::Step::kind);
-            all.extend(of_stage.into_iter().map(|cell| (kind(&cell).unwrap_or_default(), cell)));
-        }
-    }
+/// Counts the steps of undisturbed deliveries, then spoils them one by one.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let made = match (arguments.real, arguments.inside) {
+        (true, _) => Made::OfProcesses,
+        (_, true) => Made::Inside,
+        _ => Made::OfServers,
+    };
+    let all = made.runtime()?.block_on(count(arguments, made))?;
     let chosen = sample(all, arguments.cells.unwrap_or(usize::MAX));
     let count = chosen.len();
     say(&format!("{count} cells"));
     let numbered = chosen.into_iter().enumerate().map(|(number, (kind, cell))| (number, kind, cell));
-    let left: Arc<Mutex<VecDeque<Numbered>>> = Arc::new(Mutex::new(numbered.skip(arguments.from).collect()));
-    let found = Arc::new(Mutex::new(Found::default()));
-    let mut first = Some(world);
+    let shared = Shared {
+        sizes: arguments.sizes.clone(),
+        made,
+        verbose: arguments.verbose,
+        left: Arc::new(Mutex::new(numbered.skip(arguments.from).collect())),
+        found: Arc::default(),
+    };
     let runs: Vec<_> = (0..arguments.at_a_time.max(1))
         .map(|_| {
-            let (world, left, found) = (first.take(), Arc::clone(&left), Arc::clone(&found));
-            let (sizes, is_real, verbose) = (arguments.sizes.clone(), arguments.real, arguments.verbose);
-            tokio::spawn(async move {
-                let mut world = match world {
-                    Some(world) => world,
-                    None => World::start(&sizes, is_real).await?,
-                };
-                loop {
-                    let next = lock(&left).pop_front();
-                    let Some((number, kind, cell)) = next else { return anyhow::Ok(()) };
-                    let outcome = world.run(cell).await;
-                    if let Some(so_far) = lock(&found).note(&kind, &cell, outcome.as_ref().ok()) {
-                        say(&so_far);
-                    }
-                    match outcome {
-                        Ok(Outcome { is_met, waited, .. }) => {
-                            if verbose {
-                                say(&format!(
-                                    "{number}: {kind}: {cell:?}: held, met {is_met}, waited {waited:?}"
-                                ));
-                            }
-                        }
-                        Err(error) => {
-                            say(&format!("{number}: {kind}: {cell:?}: {error:#}\n{}", world.last_words()));
-                            // The next cell begins anew.
-                            world = World::start(&sizes, is_real).await?;
-                        }
-                    }
-                }
-            })
+            let shared = shared.clone();
+            std::thread::spawn(move || made.runtime()?.block_on(work(&shared)))
         })
         .collect();
     for run in runs {
-        run.await.context("a run broke down")??;
+        run.join().map_err(|_| anyhow!("a run broke down"))??;
     }
-    let found = lock(&found);
+    let found = lock(&shared.found);
     show("fault", &found.faults);
     show("step", &found.kinds);
     let failed: usize = found.faults.values().map(|row| row.failed).sum();
     ensure!(failed == 0, "{failed} of {count} cells failed");
     println!("no orphan, no wrong deletion, nothing made twice, no write at rest");
     Ok(())
+}
+
+/// All cells with the kinds of their steps.
+async fn count(arguments: &Arguments, made: Made) -> anyhow::Result<Vec<(String, Cell)>> {
+    let mut world = World::start(&arguments.sizes, made).await?;
+    let mut all = Vec::new();
+    for &size in &arguments.sizes {
+        for &stage in STAGES {
+            let outcome = world.run(Cell::undisturbed(size, stage)).await;
+            let outcome = outcome.with_context(|| format!("{size} objects, undisturbed"))?;
+            let of_stage = cells(size, stage, &outcome.steps, arguments.seeds);
+            let (steps, count) = (outcome.steps.len(), of_stage.len());
+            say(&format!("{size} objects, {stage:?}: {steps} steps, {count} cells"));
+            let kind = |cell: &Cell| outcome.steps.get(cell.at).map(convoy_e2e::crash::script::Step::kind);
+            all.extend(of_stage.into_iter().map(|cell| (kind(&cell).unwrap_or_default(), cell)));
+        }
+    }
+    Ok(all)
+}
+
+async fn work(shared: &Shared) -> anyhow::Result<()> {
+    let mut world = World::start(&shared.sizes, shared.made).await?;
+    loop {
+        let next = lock(&shared.left).pop_front();
+        let Some((number, kind, cell)) = next else { return Ok(()) };
+        let outcome = world.run(cell).await;
+        if let Some(so_far) = lock(&shared.found).note(&kind, &cell, outcome.as_ref().ok()) {
+            say(&so_far);
+        }
+        match outcome {
+            Ok(Outcome { is_met, waited, .. }) if shared.verbose => {
+                say(&format!("{number}: {kind}: {cell:?}: held, met {is_met}, waited {waited:?}"));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                say(&format!("{number}: {kind}: {cell:?}: {error:#}\n{}", world.last_words()));
+                // The next cell begins anew.
+                world = World::start(&shared.sizes, shared.made).await?;
+            }
+        }
+    }
 }
 
 fn show(what: &str, rows: &BTreeMap<String, Row>) {
