@@ -16,7 +16,7 @@ const MAX_LIST_DEPTH: usize = 4;
 const CREATE_NAMESPACE_SOURCE: &str = "spec.createNamespace";
 
 /// One document as rendering produced it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Rendered {
     /// The file (or chart template) it came from, for messages.
     pub source: String,
@@ -27,8 +27,18 @@ pub struct Rendered {
     pub early: bool,
 }
 
+/// Without the content, which may be secret: what a panic says is written to logs.
+impl std::fmt::Debug for Rendered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rendered")
+            .field("source", &self.source)
+            .field("early", &self.early)
+            .finish_non_exhaustive()
+    }
+}
+
 /// An object ready to be applied: its place on the target and the exact content.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Desired {
     /// Where it goes.
     pub target: ObjectRef,
@@ -52,6 +62,17 @@ pub struct Desired {
     pub early: bool,
     /// Whether no document holds it: the Namespace of `createNamespace`, which may be shared.
     pub implied: bool,
+}
+
+/// Without the content, which may be secret: what a panic says is written to logs.
+impl std::fmt::Debug for Desired {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desired")
+            .field("target", &self.target)
+            .field("digest", &self.digest)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How an object is written.

@@ -13,7 +13,7 @@ use crate::{
 const SHORTEST_TTL: i64 = 600;
 
 /// One hook as rendering produced it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct RenderedHook {
     /// The chart template it came from, for messages.
     pub source: String,
@@ -25,6 +25,17 @@ pub struct RenderedHook {
     pub weight: i64,
     /// When its object is deleted, as the chart says it.
     pub delete_policies: Vec<String>,
+}
+
+/// Without the content, which may be secret: what a panic says is written to logs.
+impl std::fmt::Debug for RenderedHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RenderedHook")
+            .field("source", &self.source)
+            .field("events", &self.events)
+            .field("weight", &self.weight)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A hook ready to be run.

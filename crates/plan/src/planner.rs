@@ -193,7 +193,7 @@ pub struct Wave {
 }
 
 /// One object to apply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Apply {
     /// Where it goes.
     pub target: ObjectRef,
@@ -222,6 +222,21 @@ pub struct Apply {
     pub hook: bool,
     /// What of it is left as it is when it is there.
     pub left: Option<LeftAlone>,
+}
+
+/// Without the content, which may be secret: what a panic says is written to logs.
+impl std::fmt::Debug for Apply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Apply")
+            .field("target", &self.target)
+            .field("digest", &self.digest)
+            .field("reason", &self.reason)
+            .field("source", &self.source)
+            .field("uid", &self.uid)
+            .field("wave", &self.wave)
+            .field("hook", &self.hook)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why an object is applied.

@@ -1,10 +1,10 @@
 //! A canary in every place of a manifest that is secret, in many generated manifests: nothing that is told of them has it.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 
-use convoy_plan::{Mask, Sides, manifest};
+use convoy_plan::{Mask, Rendered, Sides, manifest};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -93,6 +93,10 @@ proptest! {
             prop_assert!(!told.contains("CANARY"), "{told}");
             prop_assert!(!fields.contains("CANARY"), "{fields}");
         }
+        let rendered = Rendered { source: "a.yaml".to_owned(), object: bundle.clone(), early: false };
+        let panicked = std::panic::catch_unwind(|| panic!("{rendered:?}")).unwrap_err();
+        let message = panicked.downcast_ref::<String>().unwrap();
+        prop_assert!(message.contains("a.yaml") && !message.contains("CANARY"), "{message}");
         let whole = manifest(&bundle, mask).into_text();
         prop_assert!(!whole.contains("CANARY"), "{whole}");
     }

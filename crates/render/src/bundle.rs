@@ -25,7 +25,7 @@ pub struct Bundle {
 }
 
 /// One rendered document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct RenderedObject {
     /// Where it came from, for messages: a path in the artifact or a template's name, and which document of
     /// it when it holds several.
@@ -37,12 +37,22 @@ pub struct RenderedObject {
     pub early: bool,
 }
 
+/// Without the content, which may be secret: what a panic says is written to logs.
+impl std::fmt::Debug for RenderedObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RenderedObject")
+            .field("source", &self.source)
+            .field("early", &self.early)
+            .finish_non_exhaustive()
+    }
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }
 
 /// A rendered Helm hook.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hook {
     /// As [`RenderedObject::source`].
     pub source: String,
@@ -56,6 +66,17 @@ pub struct Hook {
     pub delete_policies: Vec<String>,
     /// The document.
     pub object: Value,
+}
+
+/// Without the content, which may be secret: what a panic says is written to logs.
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hook")
+            .field("source", &self.source)
+            .field("events", &self.events)
+            .field("weight", &self.weight)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Bundle {
