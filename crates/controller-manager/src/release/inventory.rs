@@ -248,7 +248,8 @@ impl Releases {
             let part = inventory.part(index, chunk, bundle, &writer);
             parts.push(self.host.writer.put_inventory(ownership, &part).await?);
         }
-        for surplus in inventory.parts.iter().skip(parts.len()) {
+        // The last one first: parts are found one after the other, and nobody would look behind one that is gone.
+        for surplus in inventory.parts.iter().skip(parts.len()).rev() {
             self.host.writer.delete_inventory(ownership, surplus).await?;
         }
         inventory.parts = parts;
