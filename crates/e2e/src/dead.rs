@@ -159,6 +159,7 @@ impl World {
     fn start(options: &Options) -> anyhow::Result<Self> {
         let mut fleet = Fleet::start(FleetOptions {
             convoy: options.convoy.clone(),
+            beside: None,
             folder: options.folder.clone(),
             clusters: options.clusters + options.dead,
             // Long enough that a loaded machine loses no lease, which is not what is measured here.

@@ -124,6 +124,8 @@ impl Timing {
 pub struct FleetOptions {
     /// The convoy program.
     pub convoy: PathBuf,
+    /// Another one, that every second replica of a part is: one of another version, say.
+    pub beside: Option<PathBuf>,
     /// An empty folder for everything.
     pub folder: PathBuf,
     /// How many target clusters, named `cluster-1` and so on.
@@ -191,6 +193,7 @@ pub struct Fleet {
     leases: Arc<Mutex<[LeaseHistory; 2]>>,
     watching: Arc<AtomicBool>,
     starts: u32,
+    starts_of: [u32; 2],
     _servers: [Process; 2],
 }
 
@@ -251,6 +254,7 @@ impl Fleet {
             leases,
             watching,
             starts: 0,
+            starts_of: [0; 2],
             _servers: servers,
         })
     }
@@ -265,6 +269,11 @@ impl Fleet {
         self.options.flags = flags;
     }
 
+    /// Lets replicas that start from now on be another program.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.options.convoy = program;
+    }
+
     /// The lease flags.
     pub fn timing(&self) -> Timing {
         self.options.timing
@@ -276,6 +285,12 @@ impl Fleet {
     /// When it ends or does not start.
     pub fn add(&mut self, part: Part, id: &str) -> anyhow::Result<()> {
         self.starts += 1;
+        let count = &mut self.starts_of[part.index()];
+        *count += 1;
+        let program = match &self.options.beside {
+            Some(beside) if count.is_multiple_of(2) => beside,
+            _ => &self.options.convoy,
+        };
         let store = self.options.folder.join("store");
         let mut arguments = vec![
             part.command().to_owned(),
@@ -291,7 +306,7 @@ impl Fleet {
         arguments.extend(self.options.timing.flags());
         arguments.extend(self.options.flags.iter().cloned());
         let log = self.options.folder.join(format!("{id}.{}.log", self.starts));
-        let process = Process::start(&self.options.convoy, &arguments, &log)?;
+        let process = Process::start(program, &arguments, &log)?;
         let line = await_line(&process, "health at http://").with_context(|| format!("starting {id}"))?;
         let health = line.rsplit("http://").next().unwrap_or_default().trim().parse()?;
         self.replicas.push(Replica { part, id: id.to_owned(), process, health });

@@ -106,6 +106,7 @@ impl World {
         let extra = u16::from(options.has_silent) + u16::from(options.has_flapping);
         let mut fleet = Fleet::start(FleetOptions {
             convoy: options.convoy.clone(),
+            beside: None,
             folder: options.folder.clone(),
             clusters: options.clusters + extra,
             // Long enough that a loaded machine loses no lease, which is not what is measured here.

@@ -20,6 +20,7 @@ pub mod deployment;
 pub mod fleet;
 pub mod isolation;
 pub mod load;
+pub mod memory_group;
 pub mod repository;
 pub mod rounds;
 

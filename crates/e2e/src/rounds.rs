@@ -25,6 +25,8 @@ const PLANNED: Duration = Duration::from_secs(2);
 pub struct Options {
     /// The convoy program.
     pub convoy: PathBuf,
+    /// Another one, that every second replica of a part is: one of another version, say.
+    pub beside: Option<PathBuf>,
     /// An empty folder for everything.
     pub folder: PathBuf,
     /// Rounds of each fault.
@@ -56,6 +58,7 @@ impl Options {
     pub fn new(convoy: PathBuf, folder: PathBuf) -> Self {
         Self {
             convoy,
+            beside: None,
             folder,
             rounds: 20,
             faults: Fault::ALL.to_vec(),
@@ -146,6 +149,7 @@ impl Run {
         }
         let mut fleet = Fleet::start(FleetOptions {
             convoy: options.convoy.clone(),
+            beside: options.beside.clone(),
             folder: options.folder.clone(),
             clusters: options.clusters,
             timing: options.timing,

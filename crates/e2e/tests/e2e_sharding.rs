@@ -61,6 +61,7 @@ fn case_401_sc11_i12_every_shard_has_its_owner_and_nobody_looks_away_unseen() {
     }
     let mut fleet = Fleet::start(FleetOptions {
         convoy: convoy_program(),
+        beside: None,
         folder: folder.path().join("fleet"),
         clusters: CLUSTERS,
         timing: TIMING,

@@ -7,13 +7,15 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use convoy_e2e::fleet::{Fleet, FleetOptions, Part, SHARDS, Timing, condition, shard_of, wait};
 use convoy_e2e::load::write_chart;
+use convoy_e2e::memory_group::MemoryGroup;
 use convoy_testkit::GitServer;
 use serde_json::{Value, json};
 
 use crate::ha_rounds::ProgramArguments;
 use crate::workspace;
 
-/// Of the memory of a replica that owns all shards, a replica that owns a third may take this part.
+/// Of the memory, as Kubernetes counts it, of a replica that owns all shards, a replica that owns a third may take this
+/// part.
 const BUDGET_PERCENT: u64 = 45;
 /// Clusters of each shard, over which the Releases are spread: what a third of the shards takes is asked for, and not how
 /// evenly names fall into shards.
@@ -44,6 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let folder = target.join("cache-memory").join(std::process::id().to_string());
     let options = FleetOptions {
         convoy,
+        beside: None,
         folder: folder.clone(),
         clusters: 4,
         timing: Timing::DEFAULT,
@@ -78,36 +81,51 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     println!("all are Ready");
     drop(fleet.remove("delivers"));
 
-    fleet.add(Part::ControllerManager, "all")?;
+    let convoy = arguments.program.program(&target)?;
+    let add = |fleet: &mut Fleet, id: &str| -> anyhow::Result<MemoryGroup> {
+        let group = MemoryGroup::create(id).context(
+            "making a control group for the memory of a replica, for which one has to be root as a rule",
+        )?;
+        let wrapped = folder.join(format!("{id}.sh"));
+        group.wrap(&convoy, &wrapped)?;
+        fleet.set_program(wrapped);
+        fleet.add(Part::ControllerManager, id)?;
+        Ok(group)
+    };
+
+    let group = add(&mut fleet, "all")?;
     await_looked(&fleet, patience, &["all"])?;
-    let all = memory(&fleet, &["all"])?[0];
+    let all = memory(&fleet, &[("all", &group)])?[0];
     drop(fleet.remove("all"));
+    drop(group);
 
     fleet.set_flags(vec!["--shard-scoped-cache".to_owned()]);
-    let thirds = ["third-0", "third-1", "third-2"];
-    for id in thirds {
-        fleet.add(Part::ControllerManager, id)?;
-    }
-    await_looked(&fleet, patience, &thirds)?;
+    let ids = ["third-0", "third-1", "third-2"];
+    let groups = ids.iter().map(|id| add(&mut fleet, id)).collect::<anyhow::Result<Vec<_>>>()?;
+    await_looked(&fleet, patience, &ids)?;
+    let thirds: Vec<(&str, &MemoryGroup)> = ids.into_iter().zip(&groups).collect();
     println!(
-        "\n| replica | shards | resident memory at rest (MiB) | of the one that owns all | of which anonymous (MiB) | of \
-         the one that owns all | right after the looks (MiB) |\n|---|---|---|---|---|---|---|"
+        "\n| replica | shards | working set at rest (MiB) | of the one that owns all | of which anonymous (MiB) | of the \
+         one that owns all | resident, with the program's pages (MiB) | of the one that owns all | working set right \
+         after the looks (MiB) |\n|---|---|---|---|---|---|---|---|---|"
     );
     let row = |name: &str, shards: usize, own: Memory| {
         let percent = own.percent_of(all);
         println!(
-            "| {name} | {shards} | {:.1} | {} % | {:.1} | {} % | {:.1} |",
-            mebibytes(own.resident),
-            percent.resident,
+            "| {name} | {shards} | {:.1} | {} % | {:.1} | {} % | {:.1} | {} % | {:.1} |",
+            mebibytes(own.working_set),
+            percent.working_set,
             mebibytes(own.anonymous),
             percent.anonymous,
+            mebibytes(own.resident),
+            percent.resident,
             mebibytes(own.after_looks),
         );
-        percent.resident
+        percent.working_set
     };
     row("caches everything", 32, all);
     let mut most = 0;
-    for (id, own) in thirds.iter().zip(memory(&fleet, &thirds)?) {
+    for (id, own) in ids.iter().zip(memory(&fleet, &thirds)?) {
         let shards = fleet.leases(Part::ControllerManager, |leases| leases.held_by(id).len());
         most = most.max(row("scoped", shards, own));
     }
@@ -157,10 +175,13 @@ fn is_looked_at(release: &Value, replicas: &[&str]) -> bool {
 /// Memory of a process, in bytes or in percent of another's.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
+    /// What Kubernetes calls its memory.
+    working_set: u64,
+    /// What of its address space is in memory, also such pages of the program as nobody used for long.
     resident: u64,
     /// The part of it that is in no file.
     anonymous: u64,
-    /// What was resident before the process had rested.
+    /// The working set before the process had rested.
     after_looks: u64,
 }
 
@@ -168,6 +189,7 @@ impl Memory {
     fn percent_of(self, other: Memory) -> Memory {
         let percent = |own: u64, all: u64| own * 100 / all.max(1);
         Memory {
+            working_set: percent(self.working_set, other.working_set),
             resident: percent(self.resident, other.resident),
             anonymous: percent(self.anonymous, other.anonymous),
             after_looks: percent(self.after_looks, other.after_looks),
@@ -176,20 +198,19 @@ impl Memory {
 }
 
 /// The memory of replicas, right after their looks and after a rest that they have together.
-fn memory(fleet: &Fleet, ids: &[&str]) -> anyhow::Result<Vec<Memory>> {
-    let replicas = ids
+fn memory(fleet: &Fleet, replicas: &[(&str, &MemoryGroup)]) -> anyhow::Result<Vec<Memory>> {
+    let replicas = replicas
         .iter()
-        .map(|id| fleet.replicas.iter().find(|replica| replica.id == *id))
+        .map(|(id, group)| Some((fleet.replicas.iter().find(|replica| replica.id == *id)?, *group)))
         .collect::<Option<Vec<_>>>()
         .context("a replica has ended")?;
     let read = || -> std::io::Result<Vec<Memory>> {
-        let after_looks = replicas
-            .iter()
-            .map(|replica| replica.process.resident_bytes())
-            .collect::<std::io::Result<Vec<_>>>()?;
+        let after_looks =
+            replicas.iter().map(|(_, group)| group.working_set()).collect::<std::io::Result<Vec<_>>>()?;
         std::thread::park_timeout(REST);
-        let at_rest = replicas.iter().zip(after_looks).map(|(replica, after_looks)| {
+        let at_rest = replicas.iter().zip(after_looks).map(|((replica, group), after_looks)| {
             Ok(Memory {
+                working_set: group.working_set()?,
                 resident: replica.process.resident_bytes()?,
                 anonymous: replica.process.anonymous_bytes()?,
                 after_looks,
@@ -197,7 +218,7 @@ fn memory(fleet: &Fleet, ids: &[&str]) -> anyhow::Result<Vec<Memory>> {
         });
         at_rest.collect()
     };
-    read().with_context(|| format!("reading the memory of {ids:?}"))
+    read().context("reading the memory of replicas")
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for people")]

@@ -54,6 +54,10 @@ pub(crate) struct Arguments {
     /// Chooses who is hit, and when.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Let every second replica of each part be this program, for example convoy of another version. The API server is the
+    /// other one.
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
     #[command(flatten)]
     program: ProgramArguments,
 }
@@ -138,6 +142,7 @@ fn options(arguments: &Arguments, convoy: PathBuf, folder: PathBuf) -> Options {
     options.release_member_on_exit = arguments.release_member_on_exit;
     options.flags.clone_from(&arguments.flags);
     options.seed = arguments.seed;
+    options.beside.clone_from(&arguments.beside);
     options.clusters = arguments.clusters.unwrap_or(options.clusters);
     options.releases = arguments.releases.unwrap_or(options.releases);
     let Timing { duration, interval, observe } = options.timing;
