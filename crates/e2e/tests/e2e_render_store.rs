@@ -48,6 +48,7 @@ fn what_one_replica_rendered_another_rolls_back_to_and_renders_on_when_the_sourc
     let link = FaultyLink::to(server.address()).unwrap();
     let mut fleet = Fleet::start(FleetOptions {
         convoy: convoy_program(),
+        beside: None,
         folder: folder.path().join("fleet"),
         clusters: 1,
         timing: Timing::SHORT,
