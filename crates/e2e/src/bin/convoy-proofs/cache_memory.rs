@@ -16,7 +16,7 @@ use crate::workspace;
 
 /// Of the memory, as Kubernetes counts it, of a replica that owns all shards, a replica that owns a third may take this
 /// part.
-const BUDGET_PERCENT: u64 = 45;
+const BUDGET_PERCENT: f64 = 45.0;
 /// Clusters of each shard, over which the Releases are spread: what a third of the shards takes is asked for, and not how
 /// evenly names fall into shards.
 const CLUSTERS_OF_SHARD: usize = 3;
@@ -110,27 +110,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
          after the looks (MiB) |\n|---|---|---|---|---|---|---|---|---|"
     );
     let row = |name: &str, shards: usize, own: Memory| {
-        let percent = own.percent_of(all);
         println!(
-            "| {name} | {shards} | {:.1} | {} % | {:.1} | {} % | {:.1} | {} % | {:.1} |",
+            "| {name} | {shards} | {:.1} | {:.1} % | {:.1} | {:.1} % | {:.1} | {:.1} % | {:.1} |",
             mebibytes(own.working_set),
-            percent.working_set,
+            percent(own.working_set, all.working_set),
             mebibytes(own.anonymous),
-            percent.anonymous,
+            percent(own.anonymous, all.anonymous),
             mebibytes(own.resident),
-            percent.resident,
+            percent(own.resident, all.resident),
             mebibytes(own.after_looks),
         );
-        percent.working_set
+        percent(own.working_set, all.working_set)
     };
     row("caches everything", 32, all);
-    let mut most = 0;
+    let mut most: f64 = 0.0;
     for (id, own) in ids.iter().zip(memory(&fleet, &thirds)?) {
         let shards = fleet.leases(Part::ControllerManager, |leases| leases.held_by(id).len());
         most = most.max(row("scoped", shards, own));
     }
     drop(fleet);
-    ensure!(most <= BUDGET_PERCENT, "a third takes {most} %, more than {BUDGET_PERCENT} %");
+    ensure!(most <= BUDGET_PERCENT, "a third takes {most:.2} %, more than {BUDGET_PERCENT} %");
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
 }
 
@@ -172,7 +171,7 @@ fn is_looked_at(release: &Value, replicas: &[&str]) -> bool {
     condition(release, "Ready").0 == "True" && replicas.contains(&by)
 }
 
-/// Memory of a process, in bytes or in percent of another's.
+/// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     /// What Kubernetes calls its memory.
@@ -183,18 +182,6 @@ struct Memory {
     anonymous: u64,
     /// The working set before the process had rested.
     after_looks: u64,
-}
-
-impl Memory {
-    fn percent_of(self, other: Memory) -> Memory {
-        let percent = |own: u64, all: u64| own * 100 / all.max(1);
-        Memory {
-            working_set: percent(self.working_set, other.working_set),
-            resident: percent(self.resident, other.resident),
-            anonymous: percent(self.anonymous, other.anonymous),
-            after_looks: percent(self.after_looks, other.after_looks),
-        }
-    }
 }
 
 /// The memory of replicas, right after their looks and after a rest that they have together.
@@ -219,6 +206,11 @@ fn memory(fleet: &Fleet, replicas: &[(&str, &MemoryGroup)]) -> anyhow::Result<Ve
         at_rest.collect()
     };
     read().context("reading the memory of replicas")
+}
+
+#[allow(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
+fn percent(own: u64, all: u64) -> f64 {
+    own as f64 * 100.0 / all.max(1) as f64
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for people")]
