@@ -91,6 +91,18 @@ impl Convoy {
         }
     }
 
+    /// Starts a whole control plane that keeps all in a folder, with more flags.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    ///
+    /// # Panics
+    /// When the folder's path is not UTF-8.
+    pub fn standalone(data: &Path, more: &[&str]) -> Result<Self, String> {
+        let arguments = ["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"];
+        Self::start(&[&arguments, more].concat())
+    }
+
     /// The line that said it was ready.
     pub fn ready_line(&self) -> &str {
         &self.ready_line

@@ -48,8 +48,7 @@ impl World {
     /// A control plane with what it keeps in a folder of this name.
     fn standalone(&self, name: &str, more: &[&str]) -> (Convoy, Kubectl, Cli) {
         let path = self.path(name);
-        let arguments = ["standalone", "--port", "0", "--data-dir", &path];
-        let convoy = Convoy::start(&[&arguments, more].concat()).unwrap();
+        let convoy = Convoy::standalone(Path::new(&path), more).unwrap();
         let kubeconfig = Path::new(&path).join("admin.kubeconfig");
         (convoy, Kubectl::new(&self.kubectl, &kubeconfig), Cli::new(&kubeconfig))
     }

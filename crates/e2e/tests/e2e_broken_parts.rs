@@ -57,8 +57,7 @@ impl Stage {
     fn set(plane: &ControlPlane) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("convoy");
-        let convoy =
-            Convoy::start(&["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"]).unwrap();
+        let convoy = Convoy::standalone(&data, &[]).unwrap();
         let host = HttpsClient::from_kubeconfig(&data.join("admin.kubeconfig")).unwrap();
         let target = plane.client().clone();
         let stage = Self { folder, host, target, _convoy: convoy };

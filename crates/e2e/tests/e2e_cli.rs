@@ -35,8 +35,7 @@ impl World {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let arguments = ["standalone", "--port", "0", "--sandbox", "1", "--data-dir", data.to_str().unwrap()];
-        let standalone = Convoy::start(&arguments).unwrap();
+        let standalone = Convoy::standalone(&data, &["--sandbox", "1"]).unwrap();
         let identity = ProcessIdentity { process: "test", replica_id: "t".to_owned() };
         let client = host_client(Some(&data.join("admin.kubeconfig")), &identity).await.unwrap();
         let world = Self { folder, client, _standalone: standalone };

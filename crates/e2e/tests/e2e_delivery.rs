@@ -31,8 +31,7 @@ impl Stage {
         let kubectl_program = program("kubectl").inspect_err(|missing| leave_out(missing)).ok()?;
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("convoy");
-        let convoy =
-            Convoy::start(&["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"]).unwrap();
+        let convoy = Convoy::standalone(&data, &[]).unwrap();
         let host = Kubectl::new(&kubectl_program, &data.join("admin.kubeconfig"));
         let stage = Self { folder, kubectl_program, host, _convoy: convoy };
         let repository = stage.repository();

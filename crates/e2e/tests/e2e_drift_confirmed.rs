@@ -30,7 +30,7 @@ fn create(client: &HttpsClient, path: &str, object: &Value) {
 }
 
 fn start(data: &Path) -> (Convoy, HttpsClient) {
-    let convoy = Convoy::start(&["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"]).unwrap();
+    let convoy = Convoy::standalone(data, &[]).unwrap();
     (convoy, HttpsClient::from_kubeconfig(&data.join("admin.kubeconfig")).unwrap())
 }
 

@@ -129,8 +129,7 @@ impl World {
     async fn start(kubeconfig: &Path, audit_log: PathBuf, is_real: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let arguments = ["standalone", "--port", "0", "--data-dir", data.to_str().unwrap()];
-        let standalone = Convoy::start(&arguments).unwrap();
+        let standalone = Convoy::standalone(&data, &[]).unwrap();
         let identity = ProcessIdentity { process: "test", replica_id: "t".to_owned() };
         let client = host_client(Some(&data.join("admin.kubeconfig")), &identity).await.unwrap();
         let target = host_client(Some(kubeconfig), &identity).await.unwrap();

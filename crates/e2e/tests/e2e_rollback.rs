@@ -144,7 +144,7 @@ impl Stage {
 
 fn standalone(folder: &Path) -> Convoy {
     let data = folder.join("convoy");
-    Convoy::start(&["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"]).unwrap()
+    Convoy::standalone(&data, &[]).unwrap()
 }
 
 fn text_of<'a>(value: &'a Value, field: &str) -> &'a str {

@@ -28,7 +28,7 @@ fn kubectl_program() -> Option<PathBuf> {
 }
 
 fn start(folder: &Path) -> Convoy {
-    Convoy::start(&["standalone", "--data-dir", folder.to_str().unwrap(), "--port", "0"]).unwrap()
+    Convoy::standalone(folder, &[]).unwrap()
 }
 
 /// One line on standard error, and the exit code.

@@ -40,19 +40,10 @@ fn bundles_that_no_release_names_go_and_every_revision_of_the_history_can_be_gon
     let Some(kubectl) = program("kubectl").inspect_err(|missing| leave_out(missing)).ok() else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let _convoy = Convoy::start(&[
-        "standalone",
-        "--data-dir",
-        at("convoy").to_str().unwrap(),
-        "--port",
-        "0",
-        "--sandbox",
-        "1",
-        "--render-store-gc-interval",
-        "1s",
-        "--render-store-gc-grace",
-        "1h",
-    ])
+    let _convoy = Convoy::standalone(
+        &at("convoy"),
+        &["--sandbox", "1", "--render-store-gc-interval", "1s", "--render-store-gc-grace", "1h"],
+    )
     .unwrap();
     let kubeconfig = at("convoy/admin.kubeconfig");
     let host = Kubectl::new(&kubectl, &kubeconfig);

@@ -104,8 +104,7 @@ impl Stage {
     fn set(kubeconfig: &Path, target: HttpsClient) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("convoy");
-        let convoy =
-            Convoy::start(&["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"]).unwrap();
+        let convoy = Convoy::standalone(&data, &[]).unwrap();
         let host = HttpsClient::from_kubeconfig(&data.join("admin.kubeconfig")).unwrap();
         let stage = Self { folder, host, target, kubeconfig: kubeconfig.to_owned(), _convoy: convoy };
         let text = std::fs::read_to_string(kubeconfig).unwrap();

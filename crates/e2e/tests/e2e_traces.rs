@@ -57,17 +57,10 @@ fn a_delivery_is_a_trace_of_its_steps_and_a_request_a_span_and_neither_has_a_sec
     let receiver = OtlpReceiver::start(200).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let convoy = Convoy::start(&[
-        "standalone",
-        "--data-dir",
-        at("convoy").to_str().unwrap(),
-        "--port",
-        "0",
-        "--sandbox",
-        "1",
-        "--tracing-otlp-endpoint",
-        &receiver.endpoint(),
-    ])
+    let convoy = Convoy::standalone(
+        &at("convoy"),
+        &["--sandbox", "1", "--tracing-otlp-endpoint", &receiver.endpoint()],
+    )
     .unwrap();
     let host = Kubectl::new(&kubectl, &at("convoy/admin.kubeconfig"));
     let target = std::fs::read_dir(at("convoy/sandbox"))

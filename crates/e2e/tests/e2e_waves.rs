@@ -61,8 +61,7 @@ impl Stage {
 
     fn start(&mut self) {
         let data = self.folder.path().join("convoy");
-        let arguments = ["standalone", "--data-dir", data.to_str().unwrap(), "--port", "0"];
-        self.convoy = Some(Convoy::start(&arguments).unwrap());
+        self.convoy = Some(Convoy::standalone(&data, &[]).unwrap());
     }
 
     /// Kills the control plane and starts it again.
