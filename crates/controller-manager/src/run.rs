@@ -13,7 +13,7 @@ use convoy_api::{
 use convoy_health::RuleSets;
 use convoy_prepare::Preparer;
 use convoy_render::RenderStore;
-use convoy_runtime::traces::{self, TRACES};
+use convoy_runtime::traces::{TRACES, traced};
 use convoy_runtime::{
     Backoff, CacheScope, Cause, Change, ClassLimit, Clock, LookedShards, MakeClient, Metrics, Next,
     ProcessIdentity, Reach, Readiness, ShardCaches, Sharded as _, Shards, Shutdown, SlowLane, Store,
@@ -21,7 +21,7 @@ use convoy_runtime::{
 };
 use convoy_source::{Fetcher, FetcherOptions};
 use kube::Client;
-use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::access::Access;
 use crate::artifacts::{Artifacts, Wanted};
@@ -301,20 +301,11 @@ fn work<K, F, W>(
     W: Future<Output = Next> + Send + 'static,
 {
     let (queue, until) = (Arc::clone(queue), until.clone());
-    let traced = move |key: K| {
-        let status = tracing::field::Empty;
-        let span = tracing::info_span!(target: TRACES, "reconcile", convoy.kind = name, convoy.object = %key, otel.status_code = status);
-        let work = reconcile(key);
-        async move {
-            let next = work.await;
-            if next == Next::Retry {
-                traces::failed();
-            }
-            next
-        }
-        .instrument(span)
+    let look = move |key: K| {
+        let span = tracing::info_span!(target: TRACES, "reconcile", convoy.kind = name, convoy.object = %key, otel.status_code = Empty);
+        traced(span, reconcile(key), |next| *next == Next::Retry)
     };
-    tasks.spawn(name, unfailing(queue.run(at_a_time, until, traced)));
+    tasks.spawn(name, unfailing(queue.run(at_a_time, until, look)));
 }
 
 async fn unfailing(task: impl Future<Output = ()>) -> Result<(), Infallible> {

@@ -14,7 +14,7 @@ use convoy_source::{Class, FetchError};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::host::{Host, HostError, in_words};
 
@@ -60,16 +60,8 @@ pub(crate) async fn traced<T>(
     source: &StoreKey,
     fetch: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
-    let status = tracing::field::Empty;
-    let span = tracing::info_span!(target: TRACES, "fetch", convoy.kind = kind, convoy.object = %source, otel.status_code = status);
-    let fetch = async {
-        let outcome = fetch.await;
-        if matches!(outcome, Outcome::Failed { .. }) {
-            traces::failed();
-        }
-        outcome
-    };
-    fetch.instrument(span).await
+    let span = tracing::info_span!(target: TRACES, "fetch", convoy.kind = kind, convoy.object = %source, otel.status_code = Empty);
+    traces::traced(span, fetch, |outcome| matches!(outcome, Outcome::Failed { .. })).await
 }
 
 /// What the Secret of a source holds; none when it names none. An outcome, when there is no such Secret.

@@ -77,6 +77,18 @@ impl HealthRules {
 
     /// The health of an object at a time, by the rule for its kind, or else as [`health_of`] says.
     pub fn health_of(&self, object: &Value, now: Timestamp) -> Health {
+        match self.rule_for(object) {
+            None => health_of(object, now),
+            Some(rule) => generic::before_all(object).unwrap_or_else(|| rule.of_object(object)),
+        }
+    }
+
+    /// Whether a rule is for the kind and version of an object.
+    pub fn names(&self, object: &Value) -> bool {
+        self.rule_for(object).is_some()
+    }
+
+    fn rule_for(&self, object: &Value) -> Option<&Compiled> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
         let rules = match self.by_kind.is_empty() {
@@ -85,10 +97,7 @@ impl HealthRules {
         };
         let is_for =
             |rule: &&Compiled| rule.versions.is_empty() || rule.versions.iter().any(|named| named == version);
-        match rules.into_iter().flatten().find(is_for) {
-            None => health_of(object, now),
-            Some(rule) => generic::before_all(object).unwrap_or_else(|| rule.of_object(object)),
-        }
+        rules.into_iter().flatten().find(is_for)
     }
 }
 

@@ -228,8 +228,7 @@ fn pause(failures: u32, who: &impl Hash) -> Duration {
     let mut hasher = DefaultHasher::new();
     (who, failures).hash(&mut hasher);
     let percent = 50 + u32::try_from(hasher.finish() % 51).unwrap_or_default();
-    let doubled = BACKOFF.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(20)));
-    doubled.min(BACKOFF.longest).saturating_mul(percent) / 100
+    BACKOFF.doubled(failures).saturating_mul(percent) / 100
 }
 
 fn ended_by_itself() -> Fault {

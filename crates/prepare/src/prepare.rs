@@ -13,12 +13,12 @@ use convoy_render::{
     Bundle, Charts, Hook, RenderInput, RenderStore, SecretPlaces, Stop, StoreError, TargetFacts, ValuesText,
     render, render_key,
 };
-use convoy_runtime::traces::{self, TRACES};
+use convoy_runtime::traces::{TRACES, traced};
 use convoy_runtime::{Clock, StoreKey};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore};
-use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::recent::Recent;
 use crate::scope::{name_of, namespace_of};
@@ -285,24 +285,10 @@ impl Preparer {
         if let Some(ready) = self.get(&memory_key).await {
             return Ok(ready);
         }
-        let status = tracing::field::Empty;
-        let span = tracing::info_span!(target: TRACES, "render", convoy.revision = artifact.revision, convoy.artifact = artifact.digest, convoy.rendered = tracing::field::Empty, otel.status_code = status);
-        let rendering = async {
-            let ready = self
-                .rendered_anew(
-                    release,
-                    (source, given),
-                    capabilities,
-                    values,
-                    (ownership, keeping, memory_key),
-                )
-                .await;
-            if ready.is_err() {
-                traces::failed();
-            }
-            ready
-        };
-        rendering.instrument(span).await
+        let span = tracing::info_span!(target: TRACES, "render", convoy.revision = artifact.revision, convoy.artifact = artifact.digest, convoy.rendered = Empty, otel.status_code = Empty);
+        let keeping = (ownership, keeping, memory_key);
+        let rendering = self.rendered_anew(release, (source, given), capabilities, values, keeping);
+        traced(span, rendering, Result::is_err).await
     }
 
     /// Not from memory.

@@ -28,10 +28,14 @@ impl Backoff {
     /// The wait after `failures` failures in a row: doubled each time, then moved by up to a tenth up
     /// or down by `spread` (any number), so that what failed together does not come back together.
     pub fn wait(&self, failures: u32, spread: u64) -> Duration {
-        let doubled = self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(20)));
-        let wait = doubled.min(self.longest);
         let percent = 90 + u32::try_from(spread % 21).unwrap_or(10);
-        wait.saturating_mul(percent) / 100
+        self.doubled(failures).saturating_mul(percent) / 100
+    }
+
+    /// The wait after `failures` failures in a row, not spread yet.
+    pub fn doubled(&self, failures: u32) -> Duration {
+        let doubled = self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(20)));
+        doubled.min(self.longest)
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use convoy_api::{Artifact, Condition, LocalReference, condition_type, find_condition, reason};
 use convoy_prepare::{name_of_artifact, name_of_chart};
 use convoy_render::Kept;
-use convoy_runtime::traces::{self, TRACES};
+use convoy_runtime::traces::{TRACES, traced};
 use convoy_runtime::{Next, StoreKey};
 use convoy_source::{Class, FetchError};
-use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::{Artifacts, State, Wanted};
 use crate::host::in_words;
@@ -44,24 +44,20 @@ impl Artifacts {
             }
         }
         let kept = self.still_there(state.kept.take()).await;
-        let status = tracing::field::Empty;
-        let span = tracing::info_span!(target: TRACES, "fetch", convoy.kind = "artifact", convoy.object = %wanted, otel.status_code = status);
+        let span = tracing::info_span!(target: TRACES, "fetch", convoy.kind = "artifact", convoy.object = %wanted, otel.status_code = Empty);
         let look = async {
-            let looked = match &wanted {
+            match &wanted {
                 Wanted::Chart { registry, chart, version } => {
-                    self.look_at_chart(registry, chart, version.as_deref(), kept.as_ref()).await
+                    Some(self.look_at_chart(registry, chart, version.as_deref(), kept.as_ref()).await)
                 }
                 Wanted::Artifact { registry, source } => {
-                    self.look_at_artifact(registry, source, kept.as_ref()).await
+                    Some(self.look_at_artifact(registry, source, kept.as_ref()).await)
                 }
-                Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => return None,
-            };
-            if matches!(looked, Looked::Failed { .. }) {
-                traces::failed();
+                Wanted::AnyChart { .. } | Wanted::AnyArtifact { .. } => None,
             }
-            Some(looked)
         };
-        let Some(looked) = look.instrument(span).await else { return Next::Done };
+        let has_failed = |looked: &Option<Looked>| matches!(looked, Some(Looked::Failed { .. }));
+        let Some(looked) = traced(span, look, has_failed).await else { return Next::Done };
         let (state, next) = match looked {
             Looked::Same { next } => (State { kept, trouble: None }, next),
             Looked::Found { kept, next } => {

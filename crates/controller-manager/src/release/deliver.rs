@@ -15,11 +15,11 @@ use convoy_plan::{
     Reapply, ReleaseId, Stage, Step, keys_to_look_at, next_step, plan,
 };
 use convoy_prepare::{Ready, carries_on, operation, scope, secrets_in};
-use convoy_runtime::traces::{self, TRACES};
+use convoy_runtime::traces::{TRACES, traced};
 use convoy_runtime::{Sharded as _, StoreKey};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::claims::Claimed;
 use super::decide::HealthGate;
@@ -171,17 +171,9 @@ impl Releases {
                 let (objects, inventories) = (objects_of(&inventory.entries()), inventory.names());
                 Ok(Delivered::Failed { objects, inventories, failure })
             };
-            let status = tracing::field::Empty;
-            let span = tracing::info_span!(target: TRACES, "plan", convoy.cluster = %delivery.cluster, convoy.bundle = delivery.bundle.digest, otel.status_code = status);
-            let planning = async {
-                let progress = inventory.progress();
-                let planned = self.plan_with_live(&mut delivery, &before, progress, &mut live).await;
-                if planned.is_err() {
-                    traces::failed();
-                }
-                planned
-            };
-            let (plan, step) = match planning.instrument(span).await {
+            let span = tracing::info_span!(target: TRACES, "plan", convoy.cluster = %delivery.cluster, convoy.bundle = delivery.bundle.digest, otel.status_code = Empty);
+            let planning = self.plan_with_live(&mut delivery, &before, inventory.progress(), &mut live);
+            let (plan, step) = match traced(span, planning, Result::is_err).await {
                 Ok(planned) => planned,
                 Err(failure) => return stopped(inventory, failure),
             };
@@ -250,17 +242,16 @@ impl Releases {
                     }
                 }
             };
-            let (status, objects) = (tracing::field::Empty, part.applies().count() + part.prunes.len());
-            let span = tracing::info_span!(target: TRACES, "apply", convoy.cluster = %delivery.cluster, convoy.bundle = delivery.bundle.digest, convoy.objects = objects, otel.status_code = status);
-            let applying = async {
-                let carried = self.carry_out(&delivery, &part, inventory, &before, ends).await;
-                if !matches!(&carried, Ok(carried) if carried.as_ref().is_none_or(|c| c.report.is_success()))
-                {
-                    traces::failed();
-                }
-                carried
+            let objects = part.applies().count() + part.prunes.len();
+            let span = tracing::info_span!(target: TRACES, "apply", convoy.cluster = %delivery.cluster, convoy.bundle = delivery.bundle.digest, convoy.objects = objects, otel.status_code = Empty);
+            let applying = self.carry_out(&delivery, &part, inventory, &before, ends);
+            let has_failed = |carried: &Result<Option<Carried>, _>| match carried {
+                Ok(carried) => carried.as_ref().is_some_and(|carried| !carried.report.is_success()),
+                Err(_) => true,
             };
-            let Some(carried) = applying.instrument(span).await? else { return Ok(Delivered::Moved) };
+            let Some(carried) = traced(span, applying, has_failed).await? else {
+                return Ok(Delivered::Moved);
+            };
             let Carried { report, notes: kept } = carried;
             notes.extend(kept);
             live.forget(&part);

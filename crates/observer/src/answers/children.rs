@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_api::{HealthChild, HealthObject, ReleaseHealth};
 use convoy_apply::{RequestError, Target};
-use convoy_health::{HealthRules, State, health_of};
+use convoy_health::{HealthRules, State};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -159,7 +159,7 @@ fn child(object: &Value, kind: &str, judge: &Judge<'_>) -> (HealthChild, bool) {
     object["kind"] = kind.into();
     object["apiVersion"] = if kind == "Pod" { "v1".into() } else { "apps/v1".into() };
     let health = judge.rules.health_of(&object, judge.now);
-    let is_by_rule = health != health_of(&object, judge.now);
+    let is_by_rule = judge.rules.names(&object);
     let child = HealthChild {
         kind: kind.to_owned(),
         name: name(&object).to_owned(),

@@ -20,7 +20,7 @@ use opentelemetry_sdk::trace::{
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
-use tracing::Subscriber;
+use tracing::{Instrument as _, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::registry::LookupSpan;
@@ -163,10 +163,22 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Says that what the current span is about failed. The span declares `otel.status_code`. Why is said in the log and the
-/// status, and not in the span: it may quote what users wrote.
-pub fn failed() {
-    tracing::Span::current().record("otel.status_code", "ERROR");
+/// Does work in a span, which declares `otel.status_code` and says whether it failed. Why is said in the log and the status,
+/// and not in the span: it may quote what users wrote.
+pub fn traced<T>(
+    span: tracing::Span,
+    work: impl Future<Output = T>,
+    has_failed: impl FnOnce(&T) -> bool,
+) -> impl Future<Output = T> {
+    // What is traced is large, and would stand in each future around it.
+    let work = Box::pin(work.instrument(span.clone()));
+    async move {
+        let answer = work.await;
+        if has_failed(&answer) {
+            span.record("otel.status_code", "ERROR");
+        }
+        answer
+    }
 }
 
 /// There is one subscriber in a process, and so one count of its spans.
