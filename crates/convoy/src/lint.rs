@@ -11,7 +11,8 @@ use convoy_helm::{
 };
 use jiff::Timestamp;
 
-use crate::template::{ChartFiles, SystemEntropy, ValueFlags, read_chart};
+use crate::chart_files::read_chart;
+use crate::template::{SystemEntropy, ValueFlags};
 
 /// Folders below charts/ that are looked into for charts.
 const MAX_DEPTH: usize = 64;
@@ -135,7 +136,7 @@ fn read(path: &Path) -> Result<LintChart, String> {
         let bytes = fs::read(path)
             .map_err(|_| format!("unable to open tarball: open {shown}: no such file or directory"))?;
         let files = read_archive(&bytes).map_err(|error| format!("unable to extract tarball: {error}"))?;
-        chart.files = files.into_iter().map(|file| (file.name, file.data)).collect();
+        chart.files = files.into_iter().map(|file| (file.name, file.data.bytes().clone())).collect();
         let folders = chart.files.iter().flat_map(|(name, _)| above(name));
         chart.folders = folders.collect();
     } else {
@@ -146,9 +147,7 @@ fn read(path: &Path) -> Result<LintChart, String> {
                 "unable to check Chart.yaml file in chart: stat {missing}: no such file or directory"
             ));
         }
-        if let ChartFiles::Folder(files) = read_chart(path)? {
-            chart.files = files;
-        }
+        chart.files = read_chart(path)?.contents()?;
         let files = chart.files.iter().flat_map(|(name, _)| above(name));
         chart.folders = files.chain(folders(path)).collect();
     }

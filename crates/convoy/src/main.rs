@@ -7,6 +7,7 @@ mod arguments;
 mod backup;
 mod bad_flag;
 mod certificates;
+mod chart_files;
 #[cfg(test)]
 mod command_line_docs;
 mod demo;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use convoy_helm::{HelmVersion, Part, show};
 
-use crate::template::read_chart;
+use crate::chart_files::read_chart;
 
 /// Print a part of a Helm chart, as `helm show` does.
 #[derive(Debug, clap::Args)]
@@ -47,13 +47,14 @@ impl From<PartName> for Part {
 
 /// Prints; errors are printed as Helm prints them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let chart = match read_chart(Path::new(&arguments.chart)) {
-        Ok(files) => files.load(HelmVersion::V4).map_err(|error| error.helm_text()),
-        Err(error) => Err(error),
-    };
-    match chart {
-        Ok(chart) => {
-            std::io::stdout().write_all(&show(&chart, arguments.part.into()))?;
+    let shown = read_chart(Path::new(&arguments.chart)).and_then(|mut files| {
+        let chart = files.load(HelmVersion::V4).map_err(|error| error.helm_text());
+        let shown = chart.map(|chart| show(&chart, arguments.part.into()));
+        files.all_read().and(shown)
+    });
+    match shown {
+        Ok(shown) => {
+            std::io::stdout().write_all(&shown)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {

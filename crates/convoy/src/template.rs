@@ -1,21 +1,17 @@
 //! `convoy template`: what `helm template` prints, from convoy's own engine.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use convoy_helm::{
-    Chart, Entropy, Environment, HelmVersion, HelmVersionError, LoadError, Str, TemplateError, TemplateFlags,
-    output_files, template, template_rendered,
+    Entropy, Environment, HelmVersion, HelmVersionError, TemplateError, TemplateFlags, output_files,
+    template, template_rendered,
 };
 use jiff::Timestamp;
 
-/// A chart with more files or bytes than this is refused, as Helm refuses larger archives.
-const MAX_BYTES: u64 = 100 << 20;
-const MAX_FILES: usize = 100_000;
-/// Folders below folders; a link that leads back up would otherwise never end.
-const MAX_DEPTH: usize = 64;
+use crate::chart_files::read_chart;
 
 /// Print what a Helm chart renders to, as `helm template` does.
 #[derive(Debug, clap::Args)]
@@ -164,6 +160,12 @@ impl Arguments {
     }
 }
 
+enum Output {
+    Text(Vec<u8>),
+    /// The release's name, and files by their names.
+    Files(String, Vec<(String, Vec<u8>)>),
+}
+
 /// Renders and prints; errors are printed as Helm prints them.
 pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitCode> {
     let (name, chart) = match arguments.names.as_slice() {
@@ -172,7 +174,7 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
         _ => (None, ""),
     };
     let mut read = read_values_file;
-    let files = match read_chart(Path::new(chart)) {
+    let mut files = match read_chart(Path::new(chart)) {
         Ok(files) => files,
         Err(error) => {
             eprintln!("Error: {error}");
@@ -181,18 +183,37 @@ pub(crate) fn run(arguments: &Arguments, now: Timestamp) -> anyhow::Result<ExitC
     };
     let flags = arguments.flags();
     let mut environment = Environment::new(now, SystemEntropy);
+    let ahead = files.templates();
     // The process ends soon: taking a chart apart would only take time.
     let load = || files.load(flags.helm).map(|chart| &*Box::leak(Box::new(chart)));
-    let rendered = flags.release_name(name, &mut environment).and_then(|name| match &arguments.output_dir {
-        None => template(&name, &flags, &mut read, load, &mut environment),
-        Some(folder) => {
+    let name = flags.release_name(name, &mut environment);
+    let render = |name: String| match &arguments.output_dir {
+        None => template(&name, &flags, &mut read, load, &mut environment).map(Output::Text),
+        Some(_) => {
             let rendered = template_rendered(&name, &flags, &mut read, load, &mut environment)?;
-            let files = output_files(&rendered, &flags)?;
-            let below = arguments.release_name.then_some(name.as_str());
-            write_files(folder, below, &files).map_err(TemplateError::ReadFile)
+            output_files(&rendered, &flags).map(|files| Output::Files(name, files))
         }
+    };
+    let rendered = std::thread::scope(|scope| {
+        // Beside the values, which are read and merged first.
+        scope.spawn(|| {
+            for template in &ahead {
+                template.bytes();
+            }
+        });
+        name.and_then(render)
     });
-    match rendered {
+    // What was made without a file of the chart says nothing about the chart.
+    let written = files.all_read().map_err(TemplateError::ReadFile).and(rendered).and_then(|output| {
+        let (name, files) = match output {
+            Output::Text(text) => return Ok(text),
+            Output::Files(name, files) => (name, files),
+        };
+        let folder = arguments.output_dir.as_deref().unwrap_or(Path::new(""));
+        let below = arguments.release_name.then_some(name.as_str());
+        write_files(folder, below, &files).map_err(TemplateError::ReadFile)
+    });
+    match written {
         Ok(output) => {
             std::io::stdout().write_all(&output)?;
             Ok(ExitCode::SUCCESS)
@@ -246,95 +267,4 @@ impl Entropy for SystemEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
         rand::fill(bytes);
     }
-}
-
-/// A chart's bytes, read but not understood yet.
-pub(crate) enum ChartFiles {
-    Archive(Vec<u8>),
-    Folder(Vec<(String, Str)>),
-}
-
-impl ChartFiles {
-    pub(crate) fn load(self, helm: HelmVersion) -> Result<Chart, LoadError> {
-        match self {
-            Self::Archive(bytes) => Chart::load_archive_for(&bytes, helm),
-            Self::Folder(files) => Chart::load_for(files, helm),
-        }
-    }
-}
-
-/// Reads a chart from a folder or an archive.
-///
-/// # Errors
-/// What is printed then.
-pub(crate) fn read_chart(path: &Path) -> Result<ChartFiles, String> {
-    let chart = path.display();
-    if !path.exists() {
-        return Err(format!("path {:?} not found", chart.to_string()));
-    }
-    read_files(path).map_err(|error| match error.downcast::<BrokenLink>() {
-        Ok(link) => link.to_string(),
-        Err(error) => format!("reading the chart {chart}: {error:#}"),
-    })
-}
-
-fn read_files(path: &Path) -> anyhow::Result<ChartFiles> {
-    if path.is_file() {
-        let length = fs::metadata(path)?.len();
-        anyhow::ensure!(length <= MAX_BYTES, "it has {length} bytes, more than {MAX_BYTES}");
-        return Ok(ChartFiles::Archive(fs::read(path)?));
-    }
-    let mut files = Vec::new();
-    let mut bytes = 0;
-    let mut content = Vec::new();
-    let mut folders: Vec<(PathBuf, String, usize)> = vec![(path.to_path_buf(), String::new(), 0)];
-    while let Some((folder, prefix, depth)) = folders.pop() {
-        anyhow::ensure!(depth < MAX_DEPTH, "{} is more than {MAX_DEPTH} folders deep", folder.display());
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            // Follows links, as Helm does for a chart on the user's own disk.
-            let metadata = match fs::metadata(entry.path()) {
-                Ok(metadata) => metadata,
-                Err(_) if entry.file_type()?.is_symlink() => anyhow::bail!(broken_link(&entry.path())?),
-                Err(error) => return Err(error.into()),
-            };
-            if metadata.is_dir() {
-                folders.push((entry.path(), format!("{name}/"), depth + 1));
-            } else if metadata.is_file() {
-                bytes += metadata.len();
-                anyhow::ensure!(bytes <= MAX_BYTES, "it has more than {MAX_BYTES} bytes");
-                anyhow::ensure!(files.len() < MAX_FILES, "it has more than {MAX_FILES} files");
-                content.clear();
-                fs::File::open(entry.path())?.read_to_end(&mut content)?;
-                files.push((name, Str::from(content.as_slice())));
-            }
-        }
-    }
-    Ok(ChartFiles::Folder(files))
-}
-
-/// A link that leads nowhere; displays Helm's text.
-#[derive(Debug, thiserror::Error)]
-#[error("error evaluating symlink {}: lstat {}: no such file or directory", .link.display(), .missing.display())]
-struct BrokenLink {
-    link: PathBuf,
-    /// The first part of what it leads to that is not there.
-    missing: PathBuf,
-}
-
-fn broken_link(link: &Path) -> std::io::Result<BrokenLink> {
-    let mut target = link.parent().unwrap_or(link).to_path_buf();
-    for part in fs::read_link(link)?.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                target.pop();
-            }
-            std::path::Component::CurDir => {}
-            part => target.push(part),
-        }
-    }
-    let missing = target.ancestors().take_while(|path| fs::symlink_metadata(path).is_err()).last();
-    let missing = missing.unwrap_or(&target).to_path_buf();
-    Ok(BrokenLink { link: link.to_path_buf(), missing })
 }

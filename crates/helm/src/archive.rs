@@ -86,7 +86,7 @@ pub fn read(archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
         if left == 0 {
             return Err(ArchiveError::TooLarge);
         }
-        files.push(File { name, data: without_mark(Str::from(data.as_slice())) });
+        files.push(File { name, data: without_mark(Str::from(data.as_slice())).into() });
     }
     if files.is_empty() { Err(ArchiveError::Empty) } else { Ok(files) }
 }

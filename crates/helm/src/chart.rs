@@ -1,6 +1,7 @@
 //! Charts from files in memory.
 
-use crate::archive::{self, ArchiveError, without_mark};
+use crate::archive::{self, ArchiveError};
+use crate::content::Content;
 use crate::ignore::{IgnoreError, IgnoreRules};
 use crate::loose::TypedError;
 use crate::metadata::{Metadata, MetadataError};
@@ -20,7 +21,7 @@ pub struct File {
     /// Path from the chart's folder, with slashes.
     pub name: String,
     /// Content.
-    pub data: Str,
+    pub data: Content,
 }
 
 /// A chart as it was loaded: nothing in it depends on a render, and threads can share it.
@@ -129,7 +130,7 @@ impl Chart {
     /// # Errors
     ///
     /// When they are no chart, or one of its subcharts is none.
-    pub fn load<D: Into<Str>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Self, LoadError> {
+    pub fn load<D: Into<Content>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Self, LoadError> {
         Self::load_for(files, HelmVersion::default())
     }
 
@@ -138,7 +139,7 @@ impl Chart {
     /// # Errors
     ///
     /// As for [`Chart::load`].
-    pub fn load_for<D: Into<Str>>(
+    pub fn load_for<D: Into<Content>>(
         files: impl IntoIterator<Item = (String, D)>,
         helm: HelmVersion,
     ) -> Result<Self, LoadError> {
@@ -146,27 +147,29 @@ impl Chart {
     }
 
     /// A chart whatever its `apiVersion`, as Helm's linter loads it.
-    pub(crate) fn load_any_version<D: Into<Str>>(
+    pub(crate) fn load_any_version<D: Into<Content>>(
         files: impl IntoIterator<Item = (String, D)>,
     ) -> Result<Self, LoadError> {
         Self::from_files(Self::kept(files)?, 1, HelmVersion::V4)
     }
 
     /// The files of a folder that .helmignore leaves, in order.
-    fn kept<D: Into<Str>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Vec<File>, LoadError> {
-        let files: Vec<(String, Str)> = files.into_iter().map(|(name, data)| (name, data.into())).collect();
-        let rules = files.iter().find(|(name, _)| name == ".helmignore").map(|(_, data)| data.as_bytes());
+    fn kept<D: Into<Content>>(files: impl IntoIterator<Item = (String, D)>) -> Result<Vec<File>, LoadError> {
+        let files: Vec<(String, Content)> =
+            files.into_iter().map(|(name, data)| (name, data.into())).collect();
+        let rules =
+            files.iter().find(|(name, _)| name == ".helmignore").map(|(_, data)| data.bytes().as_bytes());
         let rules = IgnoreRules::parse(rules)?;
         let mut kept = Vec::with_capacity(files.len());
         for (name, data) in files {
             if rules.ignores(&name) {
                 continue;
             }
-            if data.len() as u64 > archive::MAX_FILE {
+            if data.length() > archive::MAX_FILE {
                 let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
                 return Err(LoadError::FileTooLarge(name));
             }
-            kept.push(File { name, data: without_mark(data) });
+            kept.push(File { name, data: data.without_mark() });
         }
         // The order of a walk through the folders.
         kept.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
@@ -199,7 +202,7 @@ impl Chart {
         let mut seen_metadata = false;
         for file in files.iter().filter(|file| file.name == "Chart.yaml") {
             seen_metadata = true;
-            let read = chart.metadata.read(&file.data, helm);
+            let read = chart.metadata.read(file.data.bytes(), helm);
             read.map_err(|source| LoadError::File { file: "Chart.yaml", source })?;
             if chart.metadata.api_version.is_empty() {
                 "v1".clone_into(&mut chart.metadata.api_version);
@@ -215,14 +218,14 @@ impl Chart {
             match file.name.as_str() {
                 "Chart.yaml" | "Chart.lock" => {}
                 "values.yaml" => {
-                    chart.values =
-                        read_values(&file.data, helm).map_err(|source| LoadError::Values { source, helm })?;
-                    chart.values_text = Some(file.data);
+                    chart.values = read_values(file.data.bytes(), helm)
+                        .map_err(|source| LoadError::Values { source, helm })?;
+                    chart.values_text = Some(file.data.bytes().clone());
                 }
-                "values.schema.json" => chart.schema = Some(file.data),
+                "values.schema.json" => chart.schema = Some(file.data.bytes().clone()),
                 "requirements.yaml" => {
                     seen_metadata |= !chart.metadata.api_version.is_empty();
-                    let read = chart.metadata.read_requirements(&file.data, helm);
+                    let read = chart.metadata.read_requirements(file.data.bytes(), helm);
                     read.map_err(|source| LoadError::File { file: "requirements.yaml", source })?;
                     chart.keep_if_v1(file);
                 }
@@ -268,7 +271,7 @@ impl Chart {
         if folder.ends_with(".tgz") {
             return match files.first() {
                 Some(file) if file.name == folder => {
-                    Self::from_files(archive::read(&file.data)?, nesting + 1, self.helm)
+                    Self::from_files(archive::read(file.data.bytes())?, nesting + 1, self.helm)
                 }
                 other => Err(LoadError::ArchiveIsFolder {
                     chart: self.metadata.name.clone(),

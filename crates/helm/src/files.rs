@@ -2,6 +2,7 @@
 
 use crate::archive::clean;
 use crate::chart::File;
+use crate::content::Content;
 use crate::glob::Glob;
 use crate::version::HelmVersion;
 use convoy_gotemplate::{Call, Elem, FuncError, Kind, List, Object, Signature, Str, Type, Value};
@@ -13,7 +14,7 @@ use std::rc::Rc;
 /// Helm's `files`: a map from names to bytes, with methods.
 #[derive(Debug)]
 pub(crate) struct Files {
-    files: BTreeMap<Str, Str>,
+    files: BTreeMap<Str, Content>,
     helm: HelmVersion,
 }
 
@@ -27,7 +28,9 @@ impl Files {
 
     fn get(&self, args: &[Value]) -> Str {
         match args.first() {
-            Some(Value::String(name)) => self.files.get(&**name).cloned().unwrap_or_default(),
+            Some(Value::String(name)) => {
+                self.files.get(&**name).map(|data| data.bytes().clone()).unwrap_or_default()
+            }
             _ => Str::default(),
         }
     }
@@ -45,7 +48,9 @@ impl Files {
 
     fn lines(&self, args: &[Value]) -> Result<List, FuncError> {
         let Some(Value::String(name)) = args.first() else { return Ok(List::strings::<Str>([])) };
-        let Some(text) = self.files.get(&**name) else { return Ok(List::strings::<Str>([])) };
+        let Some(text) = self.files.get(&**name).map(Content::bytes) else {
+            return Ok(List::strings::<Str>([]));
+        };
         if text.is_empty() {
             if self.helm == HelmVersion::V3 {
                 return Ok(List::strings::<Str>([]));
@@ -63,7 +68,7 @@ impl Files {
         for (name, data) in &self.files {
             let name = clean(&name.to_text());
             let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
-            entries.insert(name, content(data));
+            entries.insert(name, content(data.bytes()));
         }
         let entries = sort_naturally(entries.into_iter().collect(), |(name, _): &(String, String)| name);
         let mut emitter = Emitter::new();
@@ -151,7 +156,12 @@ impl Object for Files {
     }
 
     fn entries(&self) -> Option<Vec<(Str, Value)>> {
-        Some(self.files.iter().map(|(name, data)| (name.clone(), Value::Bytes(data.clone()))).collect())
+        Some(
+            self.files
+                .iter()
+                .map(|(name, data)| (name.clone(), Value::Bytes(data.bytes().clone())))
+                .collect(),
+        )
     }
 }
 

@@ -16,7 +16,11 @@ pub(crate) fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> 
 pub(crate) enum Pattern {
     /// It matches only itself.
     Literal(String),
-    Items(Vec<Item>),
+    Items {
+        items: Vec<Item>,
+        /// What every name ends with that it matches: most patterns are like `*.bak`, and most names end otherwise.
+        end: String,
+    },
 }
 
 impl Pattern {
@@ -24,13 +28,16 @@ impl Pattern {
         if !pattern.contains(['*', '?', '[', '\\']) {
             return Ok(Self::Literal(pattern.to_owned()));
         }
-        parse(pattern).map(Self::Items)
+        let items = parse(pattern)?;
+        let mut end: Vec<char> = items.iter().rev().map_while(Item::only).collect();
+        end.reverse();
+        Ok(Self::Items { items, end: end.into_iter().collect() })
     }
 
     pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Literal(literal) => literal == name,
-            Self::Items(items) => matches(items, name),
+            Self::Items { items, end } => name.ends_with(end.as_str()) && matches(items, name),
         }
     }
 }
@@ -111,6 +118,14 @@ fn matches(items: &[Item], name: &str) -> bool {
 }
 
 impl Item {
+    /// The character, when it takes no other.
+    fn only(&self) -> Option<char> {
+        match self {
+            Self::Char(only) => Some(*only),
+            _ => None,
+        }
+    }
+
     fn takes(&self, c: char) -> bool {
         match self {
             Self::Char(wanted) => c == *wanted,
@@ -140,6 +155,10 @@ mod tests {
             ("[^a-c]", "/", Ok(true)),
             ("\\*", "*", Ok(true)),
             ("*a*b*c", "xaybzc", Ok(true)),
+            ("*ab", "ab", Ok(true)),
+            ("?ab", "ab", Ok(false)),
+            ("*\\?é", "a?é", Ok(true)),
+            ("*\\?é", "aé", Ok(false)),
             ("[", "a", Err(BadPattern)),
             ("[]a]", "]", Err(BadPattern)),
             ("[a-", "a", Err(BadPattern)),

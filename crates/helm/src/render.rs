@@ -3,6 +3,7 @@
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, File};
 use crate::coalesce::{Nulls, TypeMismatch, coalesce_values};
+use crate::content::Content;
 use crate::exec_text;
 use crate::files::Files;
 use crate::functions::{Environment, functions_of, without_no_value};
@@ -55,7 +56,7 @@ pub struct Rendered {
     /// Hooks, by kind as the manifests are; their weights are not looked at here.
     pub hooks: Vec<Hook>,
     /// What stands in `crds/`, of all charts: name with the chart's path, and content.
-    pub crds: Vec<(String, Str)>,
+    pub crds: Vec<(String, Content)>,
     /// NOTES.txt of the chart itself.
     pub notes: Str,
 }
@@ -210,7 +211,7 @@ pub(crate) fn is_manifest(name: &str) -> bool {
     ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
 }
 
-fn collect_crds(node: &Node<'_>, path: &str, crds: &mut Vec<(String, Str)>) {
+fn collect_crds(node: &Node<'_>, path: &str, crds: &mut Vec<(String, Content)>) {
     for file in &node.chart.files {
         if file.name.starts_with("crds/") && is_manifest(&file.name) {
             crds.push((format!("{path}/{}", file.name), file.data.clone()));
@@ -257,8 +258,9 @@ impl Engine {
         // Those nearer to the top come last and so win.
         let mut order: Vec<&String> = templates.keys().collect();
         order.sort_by_key(|path| Reverse((path.matches('/').count(), path.as_str())));
-        let wanted =
-            order.iter().filter_map(|path| Some(((*path).clone(), templates.get(*path)?.file.data.clone())));
+        let wanted = order
+            .iter()
+            .filter_map(|path| Some(((*path).clone(), templates.get(*path)?.file.data.bytes().clone())));
         let deadline = environment.deadline();
         let is_stopped = || deadline.as_ref().is_some_and(|passed| passed());
         let parsed = root.chart.parsed.set(wanted.collect(), functions_of(helm), &is_stopped);

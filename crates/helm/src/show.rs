@@ -66,12 +66,12 @@ fn readme(files: &[File]) -> Option<&Str> {
     let is_one = |name: &str| {
         ["readme.md", "readme.txt", "readme"].iter().any(|known| name.eq_ignore_ascii_case(known))
     };
-    files.iter().find(|file| is_one(&file.name)).map(|file| &file.data)
+    files.iter().find(|file| is_one(&file.name)).map(|file| file.data.bytes())
 }
 
 fn collect_crds<'c>(chart: &'c Chart, crds: &mut Vec<&'c Str>) {
     let own = chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name));
-    crds.extend(own.map(|file| &file.data));
+    crds.extend(own.map(|file| file.data.bytes()));
     chart.dependencies.iter().for_each(|child| collect_crds(child, crds));
 }
 

@@ -311,7 +311,8 @@ pub fn output_files(
         print_one(&mut text, source, content);
         (source.to_owned(), text)
     };
-    let crds = rendered.crds.iter().filter(|_| flags.include_crds).map(|(name, data)| one(name, data));
+    let crds =
+        rendered.crds.iter().filter(|_| flags.include_crds).map(|(name, data)| one(name, data.bytes()));
     let manifests = rendered.manifests.iter().map(|manifest| one(&manifest.source, &manifest.content));
     let hooks = hooks(rendered, flags).map(|hook| one(&hook.manifest.source, &hook.manifest.content));
     Ok(crds.chain(manifests).chain(hooks).collect())
@@ -367,7 +368,7 @@ pub fn check_name(name: &str, helm: HelmVersion) -> Result<(), TemplateError> {
 fn print(rendered: &Rendered, flags: &TemplateFlags) -> Vec<u8> {
     let mut manifests = Vec::new();
     if flags.include_crds {
-        rendered.crds.iter().for_each(|(name, data)| print_one(&mut manifests, name, data));
+        rendered.crds.iter().for_each(|(name, data)| print_one(&mut manifests, name, data.bytes()));
     }
     for manifest in &rendered.manifests {
         print_one(&mut manifests, &manifest.source, &manifest.content);

@@ -112,7 +112,7 @@ fn bundle(
     };
     if spec.skip_crds != Some(true) {
         for (source, text) in &rendered.crds {
-            for document in convoy_yaml::documents(text) {
+            for document in convoy_yaml::documents(text.bytes()) {
                 let document = document.map_err(|error| RenderError::Chart {
                     folder: folder.name().to_owned(),
                     detail: format!("{source}: {error}"),

@@ -253,7 +253,7 @@ pub(crate) fn unpack(archive: &[u8]) -> Result<BTreeMap<String, Bytes>, Failure>
         Failure::Archive { detail: format!("{error}{cause}") }
     })?;
     let files: BTreeMap<String, Bytes> =
-        files.into_iter().map(|file| (file.name, Bytes::copy_from_slice(file.data.as_bytes()))).collect();
+        files.into_iter().map(|file| (file.name, Bytes::copy_from_slice(file.data.bytes()))).collect();
     if files.contains_key("Chart.yaml") {
         Ok(files)
     } else {

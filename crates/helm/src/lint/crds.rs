@@ -20,7 +20,7 @@ pub(super) fn lint(linter: &mut Linter, chart: &LintChart) {
     let mut files = Vec::new();
     collect(&loaded, &mut files);
     for file in files {
-        for head in documents(&file.data) {
+        for head in documents(file.data.bytes()) {
             let head = match head {
                 Ok(Some(head)) => head,
                 Ok(None) => continue,
