@@ -120,7 +120,11 @@ pub(crate) enum Outcome {
     /// It would change these fields.
     Confirmed(Vec<String>),
     /// It could not be tried, for this reason.
-    Untried(String),
+    Untried {
+        why: String,
+        /// From then on, by the clock that only goes forward, it may be tried again.
+        until: Duration,
+    },
 }
 
 /// What convoy's fields were when convoy had applied the object.
@@ -353,7 +357,7 @@ impl Model {
                 tracked.tested = None;
             }
             Outcome::Refuted => {}
-            Outcome::Confirmed(_) | Outcome::Untried(_) => tracked.tested = Some(Box::new(tested)),
+            Outcome::Confirmed(_) | Outcome::Untried { .. } => tracked.tested = Some(Box::new(tested)),
         }
     }
 

@@ -10,10 +10,14 @@ use convoy_health::{Health, State, summarize};
 use convoy_runtime::StoreKey;
 
 use crate::fault::Fault;
-use crate::model::{Baseline, Delivered, LAG, Model, ObjectName, Outcome, Tracked, View, WatchedKind};
+use crate::model::{
+    Baseline, Delivered, LAG, Model, ObjectName, Outcome, Tested, Tracked, View, WatchedKind,
+};
 
 /// What is said of an object that a dry run can tell more of.
 const CHANGED: &str = "was changed";
+/// What could have been tried again and was not is looked at again after this span: no look follows on the other.
+const SOON: Duration = Duration::from_secs(5);
 /// Objects that a message names.
 const NAMED: usize = 5;
 /// Fields of one object that a message names.
@@ -64,8 +68,8 @@ struct Judged {
 /// How an object drifted.
 struct Drift {
     what: &'static str,
-    /// Why no dry run confirmed it.
-    doubt: Option<String>,
+    /// Why no dry run confirmed it, and after which span it is tried again.
+    doubt: Option<(String, Duration)>,
     object: DriftedObject,
 }
 
@@ -84,7 +88,9 @@ pub(crate) fn judge(model: &Model, release: &StoreKey, mode: DriftMode, now: Dur
     }
     let objects = delivered.objects.iter().filter(|(_, tracked)| !tracked.is_hook);
     let judged: Vec<Judged> = objects.map(|(id, tracked)| judge_one(model, id, tracked, now)).collect();
-    let look_again = judged.iter().any(|object| object.is_waiting).then_some(LAG);
+    let lag = judged.iter().any(|object| object.is_waiting).then_some(LAG);
+    let doubts = judged.iter().filter_map(|object| object.drift.as_ref()?.doubt.as_ref());
+    let look_again = doubts.map(|(_, span)| *span).filter(|_| is_compared).chain(lag).min();
     let is_all_seen = judged.iter().all(|object| object.is_seen);
     Some(Verdict {
         healthy: with_hooks(healthy(&judged), ended_hooks(model, delivered)),
@@ -129,12 +135,20 @@ pub(crate) fn suspects(
     let suspected = objects.filter_map(|(id, tracked)| {
         let View::Present(seen) = model.view(&id.0, &id.1) else { return None };
         let version = &seen.resource_version;
-        let is_tested = tracked.tested.as_ref().is_some_and(|tested| tested.version == *version);
+        let is_tested = tracked.tested.as_ref().is_some_and(|tested| tested.holds(version, now));
         let is_suspected =
             !is_tested && judge_one(model, id, tracked, now).drift.is_some_and(|drift| drift.what == CHANGED);
         is_suspected.then(|| (id.clone(), version.clone()))
     });
     suspected.take(MAX_DRIFTED_OBJECTS).collect()
+}
+
+impl Tested {
+    /// Whether it still says something of that version.
+    fn holds(&self, version: &str, now: Duration) -> bool {
+        let is_over = matches!(self.outcome, Outcome::Untried { until, .. } if until <= now);
+        self.version == version && !is_over
+    }
 }
 
 fn digest_of(delivered: &Delivered) -> Option<String> {
@@ -225,7 +239,9 @@ fn judge_one(model: &Model, id: &(WatchedKind, ObjectName), tracked: &Tracked, n
             let tested = tracked.tested.as_ref().filter(|tested| tested.version == seen.resource_version);
             match (&mut change, tested.map(|tested| &tested.outcome)) {
                 (Some(change), Some(Outcome::Confirmed(fields))) => change.object.fields.clone_from(fields),
-                (Some(change), Some(Outcome::Untried(why))) => change.doubt = Some(why.clone()),
+                (Some(change), Some(Outcome::Untried { why, until })) => {
+                    change.doubt = Some((why.clone(), until.saturating_sub(now).max(SOON)));
+                }
                 _ => {}
             }
             judged(seen.health.clone(), change, true, false)
@@ -284,7 +300,7 @@ fn drifted(judged: &[Judged]) -> Finding {
                 format!(" at {named}{}", if fields.len() > NAMED_FIELDS { " and more" } else { "" })
             }
         };
-        let doubt = doubt.as_ref().map(|why| format!(" (no dry run has confirmed it: {why})"));
+        let doubt = doubt.as_ref().map(|(why, _)| format!(" (no dry run has confirmed it: {why})"));
         let (by, doubt) = (by.unwrap_or_default(), doubt.unwrap_or_default());
         Some(format!("{} {what}{fields}{by}{doubt}", object.name))
     };

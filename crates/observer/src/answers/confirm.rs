@@ -18,6 +18,8 @@ use crate::watches::describe;
 
 /// How long the target is waited for: what drifted is to be told soon, confirmed or not.
 const WITHIN: Duration = Duration::from_secs(2);
+/// Until what could not be tried is tried again: what hindered it, a webhook or a right, changes no object.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
 /// Objects that are asked about at a time.
 const AT_A_TIME: usize = 8;
 
@@ -40,8 +42,7 @@ impl Answering {
             }
         };
         let of_each = |(id, version): &Suspect| {
-            let untried =
-                |why: &str| Tested { version: version.clone(), outcome: Outcome::Untried(why.to_owned()) };
+            let untried = |why: &str| Tested { version: version.clone(), outcome: self.untried(why) };
             let tested = match &asked {
                 Ok(said) => said.get(&key_of(id)).cloned(),
                 Err(why) => Some(untried(why)),
@@ -107,6 +108,10 @@ impl Answering {
         Ok(said.into_iter().flatten().collect())
     }
 
+    fn untried(&self, why: &str) -> Outcome {
+        Outcome::Untried { why: why.to_owned(), until: self.clock.monotonic() + TRY_AGAIN }
+    }
+
     /// What one dry run says; none when the object went meanwhile.
     async fn dry_run(&self, target: &Target, apply: &Apply, rules: Option<&Rules>) -> Option<Tested> {
         let (mut found, now) = (None, self.clock.now());
@@ -122,7 +127,7 @@ impl Answering {
                     false => Outcome::Refuted,
                 }
             }
-            Err(error) => Outcome::Untried(error.to_string()),
+            Err(error) => self.untried(&error.to_string()),
         };
         Some(Tested { version: before.resource_version, outcome })
     }

@@ -326,10 +326,22 @@ fn a_suspicion_is_tried_out_once_and_what_that_says_is_said() {
     // Another version is another suspicion.
     story.sees(&changed("10"));
     assert_eq!(suspected(&story), ["10"]);
-    tested(&mut story, "10", Outcome::Untried("a webhook is down".to_owned()));
+    let until = story.now + Duration::from_secs(30);
+    tested(&mut story, "10", Outcome::Untried { why: "a webhook is down".to_owned(), until });
     assert!(suspected(&story).is_empty());
-    let message = story.is(CHANGED).verdict().drifted.unwrap().message;
+    let verdict = story.is(CHANGED).verdict();
+    let message = verdict.drifted.unwrap().message;
     assert!(message.ends_with("(no dry run has confirmed it: a webhook is down)"), "{message}");
+
+    // That the webhook is up again changes no object: it is tried again by itself, after a while.
+    assert_eq!(verdict.look_again, Some(Duration::from_secs(30)));
+    story.now = until;
+    assert_eq!(suspected(&story), ["10"]);
+    let look_again = story.verdict().look_again;
+    assert!(look_again.is_some_and(|span| span >= Duration::from_secs(1)), "{look_again:?}");
+    tested(&mut story, "10", Outcome::Confirmed(vec!["/data/b".to_owned()]));
+    assert!(suspected(&story).is_empty());
+    assert_eq!(story.is(CHANGED).verdict().look_again, None);
 
     // What is refuted is how it is to be, from then on; of another version that says nothing.
     story.sees(&changed("11"));
