@@ -1,6 +1,8 @@
 //! A whole convoy as processes of their own: one API server, simulated targets, several replicas of
 //! controller-manager and observer, and a Git repository over HTTP.
 
+mod answering;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,6 +14,8 @@ use anyhow::{Context as _, bail, ensure};
 use convoy_testkit::{FaultyLink, HttpsClient, LeaseHistory, Process};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use self::answering::Certificates;
 
 /// Where convoy's objects and leases are.
 pub const NAMESPACE: &str = "default";
@@ -194,6 +198,8 @@ pub struct Fleet {
     watching: Arc<AtomicBool>,
     starts: u32,
     starts_of: [u32; 2],
+    /// Those of the API server and the observers; none when it does not ask them.
+    certificates: Option<Certificates>,
     _servers: [Process; 2],
 }
 
@@ -203,6 +209,19 @@ impl Fleet {
     /// # Errors
     /// When something does not start.
     pub fn start(options: FleetOptions) -> anyhow::Result<Self> {
+        Self::start_with(options, None)
+    }
+
+    /// [`Self::start`], with an API server that asks the observer that owns a Release for its subresources.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub fn start_answering(options: FleetOptions) -> anyhow::Result<Self> {
+        let certificates = Certificates::make(&options.convoy, options.folder.join("certificates"))?;
+        Self::start_with(options, Some(certificates))
+    }
+
+    fn start_with(options: FleetOptions, certificates: Option<Certificates>) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&options.folder)?;
         let path = |name: &str| options.folder.join(name).display().to_string();
         let arguments =
@@ -212,17 +231,15 @@ impl Fleet {
             await_line(&process, word).with_context(|| format!("starting {}", arguments.join(" ")))?;
             Ok(process)
         };
-        let apiserver = begin(
-            &arguments(&[
-                "standalone",
-                "--only=apiserver",
-                "--port=0",
-                &format!("--data-dir={}", path("data")),
-                &format!("--audit-log-path={}", path("host-audit.log")),
-            ]),
-            "apiserver.log",
-            "is ready",
-        )?;
+        let mut of_apiserver = match &certificates {
+            Some(certificates) => {
+                [arguments(&["apiserver", "--secure-port=0"]), certificates.of_apiserver()].concat()
+            }
+            None => arguments(&["standalone", "--only=apiserver", "--port=0"]),
+        };
+        of_apiserver.push(format!("--data-dir={}", path("data")));
+        of_apiserver.push(format!("--audit-log-path={}", path("host-audit.log")));
+        let apiserver = begin(&of_apiserver, "apiserver.log", "is ready")?;
         let sandbox = begin(
             &arguments(&[
                 "sandbox",
@@ -255,6 +272,7 @@ impl Fleet {
             watching,
             starts: 0,
             starts_of: [0; 2],
+            certificates,
             _servers: servers,
         })
     }
@@ -302,6 +320,9 @@ impl Fleet {
         let has_store = self.options.flags.iter().any(|flag| flag.starts_with("--render-store-url="));
         if part == Part::ControllerManager && !has_store {
             arguments.push(format!("--render-store-url=file://{}", store.display()));
+        }
+        if let (Part::Observer, Some(certificates)) = (part, &self.certificates) {
+            arguments.extend(certificates.of_observer(&store.display().to_string()));
         }
         arguments.extend(self.options.timing.flags());
         arguments.extend(self.options.flags.iter().cloned());

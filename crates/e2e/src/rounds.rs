@@ -1,6 +1,7 @@
 //! Rounds of faults on real processes, and what has to hold in each: every shard owned again in time, no two
 //! writers of one cluster, every Release at its last revision afterwards, and then no more writes.
 
+mod asking;
 mod evidence;
 mod fault;
 
@@ -10,8 +11,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 
+use self::asking::Asking;
 pub use self::evidence::Evidence;
 pub use self::fault::Fault;
+use self::fault::Hit;
 use crate::fleet::{Fleet, FleetOptions, Part, Timing, wait};
 use crate::load::{Load, Pace};
 
@@ -43,6 +46,8 @@ pub struct Options {
     pub releases: usize,
     /// How fast they change.
     pub pace: Pace,
+    /// Ask for the subresources of all Releases all the while, of an API server that asks their owners.
+    pub is_asking: bool,
     /// More flags for the replicas.
     pub flags: Vec<String>,
     /// Chooses who is hit, and when.
@@ -67,6 +72,7 @@ impl Options {
             clusters: 8,
             releases: 24,
             pace: Pace { pause: Duration::from_millis(200), changes_for_a_commit: 100, git_interval: 5 },
+            is_asking: false,
             flags: Vec::new(),
             seed: 1,
             quiet: Duration::from_secs(5),
@@ -110,6 +116,10 @@ pub struct Round {
     pub late: usize,
     /// Writes to targets while nothing changed.
     pub writes_after: usize,
+    /// Questions about Releases that were answered.
+    pub answers: usize,
+    /// Questions that were not answered, since the Release had no owner.
+    pub refusals: usize,
     /// All that should not be.
     pub violations: Vec<String>,
 }
@@ -120,6 +130,9 @@ pub(crate) struct Run {
     fleet: Fleet,
     load: Load,
     evidence: Evidence,
+    asking: Option<Asking>,
+    /// Those of this round.
+    hits: Vec<Hit>,
     random: Random,
     names: u32,
 }
@@ -147,7 +160,8 @@ impl Run {
         if options.release_member_on_exit {
             flags.push("--release-member-on-exit".to_owned());
         }
-        let mut fleet = Fleet::start(FleetOptions {
+        let start = if options.is_asking { Fleet::start_answering } else { Fleet::start };
+        let mut fleet = start(FleetOptions {
             convoy: options.convoy.clone(),
             beside: options.beside.clone(),
             folder: options.folder.clone(),
@@ -164,7 +178,8 @@ impl Run {
         let load = Load::start(&fleet, options.releases, options.pace)?;
         let evidence = Evidence::of(fleet.folder());
         let random = Random(options.seed | 1);
-        Ok(Self { options, fleet, load, evidence, random, names: 2 })
+        let asking = options.is_asking.then(|| Asking::start(&fleet)).transpose()?;
+        Ok(Self { options, fleet, load, evidence, asking, hits: Vec::new(), random, names: 2 })
     }
 
     fn round(&mut self, fault: Fault, number: usize) -> anyhow::Result<Round> {
@@ -178,12 +193,15 @@ impl Run {
             overlaps: 0,
             late: 0,
             writes_after: 0,
+            answers: 0,
+            refusals: 0,
             violations: Vec::new(),
         };
         // A new lease is acted on only after one duration; then the shares have to be found.
         let patience = self.fleet.timing().bound() * 2 + Duration::from_secs(15);
         self.fleet.await_balance(patience).context("before the round")?;
         let began = Timestamp::now();
+        self.hits.clear();
         self.load.resume();
         // The fault comes at another moment of the renew interval each time.
         let share = self.random.below(1000);
@@ -195,6 +213,9 @@ impl Run {
         }
         self.settle(&mut round)?;
         self.evidence.judge(&self.fleet, began, &mut round)?;
+        if let Some(asking) = &self.asking {
+            asking.judge(&self.fleet, &self.hits, &mut round);
+        }
         Ok(round)
     }
 

@@ -23,11 +23,26 @@ fn i1_i2_i11_killed_stopped_and_restarted_replicas_leave_no_gap_and_no_overlap()
         observe: Some(Duration::from_millis(500)),
     };
     let short = Options::short(convoy_program(), folder.path().join("fleet"));
-    let options =
-        Options { timing, rounds: 1, stops: (Duration::from_secs(2), Duration::from_secs(15)), ..short };
+    let options = Options {
+        timing,
+        rounds: 1,
+        stops: (Duration::from_secs(2), Duration::from_secs(15)),
+        // Each Release has one observer that answers for it.
+        is_asking: true,
+        flags: vec!["--shard-scoped-cache".to_owned()],
+        ..short
+    };
     let mut violations = Vec::new();
     let rounds = run(options, &mut |round| {
-        println!("{} {} {}: {:?}", round.fault.as_str(), round.number, round.what, round.takeovers);
+        println!(
+            "{} {} {}: {:?}, {} answers, {} refusals",
+            round.fault.as_str(),
+            round.number,
+            round.what,
+            round.takeovers,
+            round.answers,
+            round.refusals
+        );
         violations.extend(round.violations.clone());
     })
     .unwrap();
@@ -36,4 +51,5 @@ fn i1_i2_i11_killed_stopped_and_restarted_replicas_leave_no_gap_and_no_overlap()
     }
     assert_eq!(rounds.len(), 4);
     assert!(rounds.iter().all(|round| !round.takeovers.is_empty()), "each fault hit somebody");
+    assert!(rounds.iter().any(|round| round.refusals > 0), "in no gap anybody asked");
 }

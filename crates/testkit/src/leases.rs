@@ -75,6 +75,18 @@ impl LeaseHistory {
         }
     }
 
+    /// When a shard was seen with another holder, or another start of its holder's process, than before.
+    pub fn changes_of_hands(&self, shard: u32) -> Vec<Timestamp> {
+        let sightings = self.shards.get(&shard).map_or(&[][..], Vec::as_slice);
+        let changed = sightings.windows(2).filter_map(|pair| match pair {
+            [before, after] if (&before.holder, &before.boot) != (&after.holder, &after.boot) => {
+                Some(after.at)
+            }
+            _ => None,
+        });
+        changed.collect()
+    }
+
     /// Who held a shard at the last look.
     pub fn holder(&self, shard: u32) -> Option<&str> {
         self.shards.get(&shard)?.last()?.holder.as_deref()

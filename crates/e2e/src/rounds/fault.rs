@@ -41,10 +41,10 @@ impl Fault {
 /// A replica that was hit.
 #[derive(Debug, Clone)]
 pub(super) struct Hit {
-    part: Part,
+    pub(super) part: Part,
     id: String,
-    shards: Vec<u32>,
-    at: Timestamp,
+    pub(super) shards: Vec<u32>,
+    pub(super) at: Timestamp,
     /// The start of the process that was hit: a request of it may still be carried out after the fault.
     boot: String,
     /// Whether a process with the same id may own the shards again.
@@ -132,7 +132,7 @@ impl Run {
         self.fleet.replicas.iter().find(|replica| replica.id == id).with_context(|| format!("no {id}"))
     }
 
-    fn hit(&self, id: &str, signal: &str, may_return: bool) -> anyhow::Result<Hit> {
+    fn hit(&mut self, id: &str, signal: &str, may_return: bool) -> anyhow::Result<Hit> {
         let replica = self.replica(id)?;
         let part = replica.part;
         let shards = self.fleet.leases(part, |leases| leases.held_by(id));
@@ -141,7 +141,9 @@ impl Run {
         });
         let at = Timestamp::now();
         replica.process.signal(signal).with_context(|| format!("signal {signal} to {id}"))?;
-        Ok(Hit { part, id: id.to_owned(), shards, at, boot, may_return, resumed: None })
+        let hit = Hit { part, id: id.to_owned(), shards, at, boot, may_return, resumed: None };
+        self.hits.push(hit.clone());
+        Ok(hit)
     }
 
     /// SIGTERM, and waits until they ended.

@@ -261,9 +261,14 @@ impl Protocol {
         })
     }
 
-    /// The others that take part in the division. A lease in another's name takes no part.
+    /// The others that take part in the division. A lease in another's name takes no part, and neither does one that had
+    /// ended before an outage: should its replica be alive after all, the lease changes soon, and until then no shard
+    /// waits for one that is most likely dead. Only leases of shards keep two from acting.
     fn acting_peers(&self, now: Moment) -> impl Iterator<Item = &str> {
+        let had_ended =
+            |id: &String| self.seen.get(&LeaseKey::Member(id.clone())).is_some_and(|member| member.had_ended);
         self.live_peers(now)
+            .filter(move |(id, ..)| !had_ended(id))
             .filter(|(id, lease, _)| lease.holder.as_ref().is_none_or(|holder| holder == *id))
             .filter(|(_, _, info)| info.state == MemberState::Acting && self.fits(info))
             .map(|(id, _, _)| id.as_str())

@@ -67,7 +67,12 @@ impl Protocol {
             .seen
             .values()
             .filter(|seen| !self.is_mine(&seen.lease))
-            .map(|seen| Seen { lease: Arc::clone(&seen.lease), changed: now, is_doubtful: true })
+            .map(|seen| Seen {
+                lease: Arc::clone(&seen.lease),
+                changed: now,
+                is_doubtful: true,
+                had_ended: seen.had_ended || self.has_ended(seen, now),
+            })
             .collect();
         others.into_iter().for_each(|seen| self.seen.insert(seen));
     }
@@ -153,7 +158,7 @@ impl Protocol {
                 self.quarantine.insert(shard, now.monotonic + self.settings.lease_duration);
             }
         }
-        self.seen.insert(Seen { lease, changed: now, is_doubtful });
+        self.seen.insert(Seen { lease, changed: now, is_doubtful, had_ended: false });
     }
 
     fn see_gone(&mut self, key: &LeaseKey, actions: &mut Vec<Action>) {

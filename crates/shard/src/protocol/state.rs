@@ -21,6 +21,8 @@ pub(super) struct Seen {
     pub(super) changed: Moment,
     /// Whether the store went back to this version: who holds the lease now may know a later one.
     pub(super) is_doubtful: bool,
+    /// Whether it had ended before others' silence was counted anew, and has not changed since.
+    pub(super) had_ended: bool,
 }
 
 /// A lease that is known to have been deleted.

@@ -39,6 +39,10 @@ pub(crate) struct Arguments {
     /// `--lease-observe-interval` of the replicas, in milliseconds.
     #[arg(long, value_name = "MS")]
     lease_observe_interval: Option<u64>,
+    /// Ask for preview, diff, health and history of all Releases all the while, of an API server with
+    /// --observer-routing=owner: each has to be answered, or refused with the time to ask again while there is no owner.
+    #[arg(long)]
+    ask: bool,
     /// Another flag for all replicas, for example --flag=--shard-scoped-cache.
     #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
     flags: Vec<String>,
@@ -140,6 +144,7 @@ fn options(arguments: &Arguments, convoy: PathBuf, folder: PathBuf) -> Options {
     };
     options.faults = arguments.faults.iter().copied().map(Fault::from).collect();
     options.release_member_on_exit = arguments.release_member_on_exit;
+    options.is_asking = arguments.ask;
     options.flags.clone_from(&arguments.flags);
     options.seed = arguments.seed;
     options.beside.clone_from(&arguments.beside);
@@ -159,7 +164,7 @@ fn options(arguments: &Arguments, convoy: PathBuf, folder: PathBuf) -> Options {
 fn show(round: &Round) {
     let takeovers: Vec<String> = round.takeovers.iter().map(|time| seconds(*time)).collect();
     println!(
-        "{:<7} {:>3}  {}: owned again after {} s, written to after {} s, {} overlaps, {} late, {} writes afterwards{}",
+        "{:<7} {:>3}  {}: owned again after {} s, written to after {} s, {} overlaps, {} late, {} writes afterwards{}{}",
         round.fault.as_str(),
         round.number,
         round.what,
@@ -168,6 +173,10 @@ fn show(round: &Round) {
         round.overlaps,
         round.late,
         round.writes_after,
+        match round.answers {
+            0 => String::new(),
+            answers => format!(", {answers} answers and {} refusals", round.refusals),
+        },
         if round.violations.is_empty() { "" } else { "  VIOLATIONS" },
     );
     for violation in round.violations.iter().take(SHOWN) {

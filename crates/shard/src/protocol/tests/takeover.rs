@@ -47,6 +47,59 @@ fn sc24_sc25_i2_takeover_takes_at_most_duration_plus_interval_in_the_worst_phase
     assert!(tick <= s(40) + ms(40), "{tick:?}");
 }
 
+/// The member lease of who died is there for ten durations. After a pause, or an outage of the API server, others' silence
+/// is counted anew; but nobody waits for the dead one's part again, or gives a part of its own away for it.
+#[test]
+fn i2_an_outage_raises_nobody_from_the_dead() {
+    let died = || {
+        let mut world = World::at_rest(4, 12);
+        world.kill(1);
+        world.run_for(s(60));
+        world.assert_covered();
+        world
+    };
+    let owned = |world: &World| [0, 2, 3].map(|replica| world.shards_of(replica));
+    for length in [6, 9] {
+        let mut world = died();
+        let before = owned(&world);
+        world.pause(0);
+        world.run_for(s(length));
+        world.resume(0);
+        for _ in 0..60 {
+            world.run_for(s(1));
+            assert_eq!(owned(&world), before, "after a pause of {length} s");
+        }
+        let mut world = died();
+        world.replicas.iter_mut().for_each(|replica| replica.network.is_cut = true);
+        world.run_for(s(length));
+        world.replicas.iter_mut().for_each(|replica| replica.network.is_cut = false);
+        // Writes that were under way when the network went are given up after their deadline.
+        world.run_for(s(6));
+        for _ in 0..60 {
+            world.run_for(s(1));
+            assert_eq!(owned(&world), before, "after an outage of {length} s");
+        }
+    }
+}
+
+/// It is only taken for dead: who is seen to renew is given its part again.
+#[test]
+fn i2_who_comes_back_after_an_outage_takes_part_again() {
+    let mut world = World::at_rest(3, 6);
+    world.pause(1);
+    world.run_for(s(60));
+    world.assert_covered();
+    world.replicas[0].network.is_cut = true;
+    world.run_for(s(10));
+    world.replicas[0].network.is_cut = false;
+    world.run_for(s(5));
+    assert_eq!(world.shards_of(1), [0_u32; 0]);
+    world.resume(1);
+    world.run_for(s(60));
+    world.assert_covered();
+    assert_eq!(world.shards_of(1).len(), 2);
+}
+
 /// `i2`: the replica wakes when the lease ends, not at its next tick.
 #[test]
 fn i2_a_lease_that_ends_is_taken_at_that_instant() {
