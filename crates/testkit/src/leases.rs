@@ -24,6 +24,13 @@ pub struct Sighting {
     pub boot: String,
 }
 
+impl Sighting {
+    /// Who holds it since which acquisition.
+    fn held(&self) -> (Option<&str>, &str, u64) {
+        (self.holder.as_deref(), &self.boot, self.transitions)
+    }
+}
+
 /// What all looks at the shard leases of one process kind have seen.
 #[derive(Debug, Clone)]
 pub struct LeaseHistory {
@@ -75,16 +82,11 @@ impl LeaseHistory {
         }
     }
 
-    /// When a shard was seen with another holder, or another start of its holder's process, than before.
+    /// When a shard was seen with another holder, or with one that had acquired it anew, than before.
     pub fn changes_of_hands(&self, shard: u32) -> Vec<Timestamp> {
         let sightings = self.shards.get(&shard).map_or(&[][..], Vec::as_slice);
-        let changed = sightings.windows(2).filter_map(|pair| match pair {
-            [before, after] if (&before.holder, &before.boot) != (&after.holder, &after.boot) => {
-                Some(after.at)
-            }
-            _ => None,
-        });
-        changed.collect()
+        let pairs = sightings.iter().zip(sightings.iter().skip(1));
+        pairs.filter(|(before, after)| before.held() != after.held()).map(|(_, after)| after.at).collect()
     }
 
     /// Who held a shard at the last look.
