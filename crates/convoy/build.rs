@@ -9,7 +9,9 @@ use std::env;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
-    if target("OS") == "linux" && target("ENV") == "gnu" {
+    // What links a static program says itself where it is to stand.
+    let is_static = target("FEATURE").split(',').any(|feature| feature == "crt-static");
+    if target("OS") == "linux" && target("ENV") == "gnu" && !is_static {
         println!("cargo::rustc-link-arg-bins=-no-pie");
     }
 }

@@ -429,8 +429,9 @@ pub(crate) struct ShardsCommand {
     /// The context of the kubeconfig. Default: its current one.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace of the leases.
-    #[arg(long, value_parser = dns_label, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "convoy-system")]
+    /// The namespace of the leases; --namespace says the same.
+    #[arg(short = 'n', long, visible_alias = "namespace", value_parser = dns_label, value_name = "NAMESPACE",
+        env = "POD_NAMESPACE", default_value = "convoy-system")]
     pub(crate) lease_namespace: String,
     /// Only the shards of this process; they are shared out independently.
     #[arg(long, value_enum, value_name = "PROCESS")]
@@ -547,11 +548,10 @@ fn dns_label(text: &str) -> Result<String, String> {
 }
 
 fn shard_count(text: &str) -> Result<NonZeroU32, String> {
-    let count: NonZeroU32 = text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
-    if count.get() > convoy_shard::MOST_SHARDS {
-        return Err(format!("it is more than {}", convoy_shard::MOST_SHARDS));
-    }
-    Ok(count)
+    let count = text.parse().ok().filter(|count: &NonZeroU32| count.get() <= convoy_shard::MOST_SHARDS);
+    count.ok_or_else(|| {
+        format!("give a number from 1 to {}, the same to all components", convoy_shard::MOST_SHARDS)
+    })
 }
 
 fn render_store_url(text: &str) -> Result<String, String> {

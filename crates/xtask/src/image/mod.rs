@@ -101,6 +101,10 @@ fn is_static(binary: &[u8]) -> anyhow::Result<bool> {
     Ok(true)
 }
 
+/// Flags of rustc for a program that needs no library and, as without them (see `crates/convoy/build.rs`), stands at fixed
+/// addresses.
+const STATIC: [&str; 2] = ["-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
+
 /// This machine's, in the words of images.
 fn architecture() -> anyhow::Result<&'static str> {
     match std::env::consts::ARCH {
@@ -125,7 +129,7 @@ pub(crate) fn build(target: &Path) -> anyhow::Result<PathBuf> {
     let status = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"))
         .args(["build", "--package", "convoy", "--release", "--locked", "--target", &triple, "--target-dir"])
         .arg(target)
-        .env("RUSTFLAGS", format!("-C target-feature=+crt-static {}", map("--remap-path-prefix")))
+        .env("RUSTFLAGS", format!("{} {}", STATIC.join(" "), map("--remap-path-prefix")))
         .env("CFLAGS", map("-ffile-prefix-map"))
         .env("CARGO_INCREMENTAL", "0")
         .current_dir(&root)
@@ -140,7 +144,8 @@ pub(crate) fn build(target: &Path) -> anyhow::Result<PathBuf> {
 fn link_dev(target: &Path) -> anyhow::Result<PathBuf> {
     let status = workspace::program(std::env::var("CARGO").as_deref().unwrap_or("cargo"))
         .args(["rustc", "--quiet", "--package", "convoy", "--bin", "convoy", "--locked"])
-        .args(["--", "-C", "target-feature=+crt-static"])
+        .arg("--")
+        .args(STATIC)
         .current_dir(workspace::root())
         .status()
         .context("could not run cargo")?;
