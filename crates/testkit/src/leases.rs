@@ -82,11 +82,17 @@ impl LeaseHistory {
         }
     }
 
-    /// When a shard was seen with another holder, or with one that had acquired it anew, than before.
-    pub fn changes_of_hands(&self, shard: u32) -> Vec<Timestamp> {
+    /// The hand-overs of a shard: from when it was seen without a holder, or with another one or one that had acquired it
+    /// anew, until it was seen with a holder, or until the last look.
+    pub fn hand_overs(&self, shard: u32) -> Vec<(Timestamp, Timestamp)> {
         let sightings = self.shards.get(&shard).map_or(&[][..], Vec::as_slice);
-        let pairs = sightings.iter().zip(sightings.iter().skip(1));
-        pairs.filter(|(before, after)| before.held() != after.held()).map(|(_, after)| after.at).collect()
+        let pairs = sightings.iter().zip(sightings.iter().skip(1)).enumerate();
+        let changes = pairs.filter(|(_, (before, after))| before.held() != after.held());
+        let until_held = |(index, (_, after)): (usize, (&Sighting, &Sighting))| {
+            let held = sightings.iter().skip(index + 1).find(|sighting| sighting.holder.is_some());
+            (after.at, held.map(|sighting| sighting.at).or(self.last_look).unwrap_or(after.at))
+        };
+        changes.map(until_held).collect()
     }
 
     /// Who held a shard at the last look.
@@ -197,6 +203,8 @@ mod tests {
         assert_eq!(history.longest_gap(at(3)), Some((Duration::from_secs(33), 1)), "renewed at 2");
         history.see(at(36), &list(&[("convoy-cm-shard-0", "b", "6"), ("convoy-cm-shard-1", "b", "7")]));
         assert_eq!(history.longest_gap(at(3)), Some((Duration::from_secs(34), 1)));
+        assert_eq!(history.hand_overs(0), [(at(3), at(35)), (at(35), at(35))]);
+        assert_eq!(history.hand_overs(1), []);
     }
 
     #[test]

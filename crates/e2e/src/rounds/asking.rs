@@ -107,19 +107,22 @@ impl Asking {
             self.shared.releases.iter().map(|(release, shard)| (release.as_str(), *shard)).collect();
         for refusal in refusals {
             let shard = shards.get(refusal.release.as_str()).copied().unwrap_or_default();
-            let changes = fleet.leases(Part::Observer, |leases| leases.changes_of_hands(shard));
+            let hand_overs = fleet.leases(Part::Observer, |leases| leases.hand_overs(shard));
             let hit = hits.iter().find(|hit| hit.part == Part::Observer && hit.shards.contains(&shard));
-            let is_in_gap = changes.iter().any(|change| {
+            let is_in_gap = hand_overs.iter().any(|(from, until)| {
                 let begins = match hit {
-                    Some(hit) if hit.at <= *change => hit.at.min(*change - HAND_OVER),
-                    _ => *change - HAND_OVER,
+                    Some(hit) if hit.at <= *from => hit.at.min(*from - HAND_OVER),
+                    _ => *from - HAND_OVER,
                 };
-                refusal.answered >= begins && refusal.asked <= *change + HAND_OVER
+                refusal.answered >= begins && refusal.asked <= *until + HAND_OVER
             });
             if !(is_in_gap && matches!(refusal.status, 503 | 504) && refusal.says_when) {
-                let near = changes.iter().filter(|at| at.duration_since(refusal.asked).unsigned_abs() < NEAR);
-                let near = near.map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                round.violations.push(format!("shard {shard}, which changed hands at {near}: {refusal}"));
+                let near = hand_overs
+                    .iter()
+                    .filter(|(from, _)| from.duration_since(refusal.asked).unsigned_abs() < NEAR);
+                let near =
+                    near.map(|(from, until)| format!("{from} to {until}")).collect::<Vec<_>>().join(", ");
+                round.violations.push(format!("shard {shard}, which was handed over {near}: {refusal}"));
             }
             round.refusals += 1;
         }
