@@ -164,6 +164,8 @@ impl Process {
     }
 
     async fn list_shard(&self, shard: u32, is_gain: bool) -> bool {
+        let before: BTreeMap<u32, _> =
+            self.view.lock().iter().map(|(key, release)| (*key, release.version)).collect();
         let Answer::Releases(releases) = self.wire.call(Op::ListShard { shard }, None).await else {
             return false;
         };
@@ -172,7 +174,10 @@ impl Process {
             let mut view = self.view.lock();
             let listed: BTreeMap<u32, Arc<Release>> =
                 releases.iter().map(|release| (release.key, Arc::clone(release))).collect();
-            view.retain(|key, release| release.label != Some(shard) || listed.contains_key(key));
+            view.retain(|key, release| {
+                let is_news = before.get(key) != Some(&release.version);
+                release.label != Some(shard) || is_news || listed.contains_key(key)
+            });
             for (key, release) in listed {
                 let is_older = view.get(&key).is_some_and(|known| known.version > release.version);
                 if !is_older {
