@@ -7,7 +7,8 @@
 //!   neither answered nor given up. A process that is stopped (SIGSTOP, suspend), or whose work stands still,
 //!   cannot give up; what it sent before counts as ended, since no process can bound what a server does with a
 //!   request that it already has. That is the assumption of the guarantees: such a write is convergent, or
-//!   carries preconditions. Pairs of processes whose clock rates differ by more than 1.2 are left out.
+//!   carries preconditions. Nor can a process that was suspended, until its next tick, an observe interval after
+//!   it goes on at most: its timers stood still. Pairs of processes whose clock rates differ by more than 1.2 are left out.
 //! - **I2** No shard is without an owner for longer than duration + interval (by the slowest clock) counted
 //!   from the later of: its loss; the last *disruption*. Disruptions are what a lease cannot see through
 //!   faster: a process that starts, stops, dies, hangs or wakes, is cut off or connected again, a clock that
@@ -88,6 +89,16 @@ pub(crate) struct Known {
     pub(crate) is_blocked: bool,
     pub(crate) is_alive: bool,
     pub(crate) hold_until: Nanos,
+    pub(crate) observe_interval: Nanos,
+    /// When its machine last went on after it had been suspended; 0 when it never was.
+    pub(crate) woke: Nanos,
+}
+
+impl Known {
+    /// Whether its timers may stand where they stood when its machine was suspended, with what it sent before that.
+    fn is_waking(&self, sent: Nanos, now: Nanos) -> bool {
+        sent < self.woke && now <= self.woke + self.observe_interval * 1000 / self.rate + SEC / 100
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -101,6 +112,7 @@ struct Line {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     write: Write,
+    sent: Nanos,
     kind: ProcessKind,
 }
 
@@ -146,7 +158,7 @@ impl Checker {
         *if write.is_to_target { &mut self.target_writes } else { &mut self.host_writes } += 1;
         self.check_deadline(&write, &sender, now);
         self.check_line(&write, &sender, now);
-        self.open.insert(id, Open { write, kind: sender.kind });
+        self.open.insert(id, Open { write, sent: now, kind: sender.kind });
         id
     }
 
@@ -211,7 +223,7 @@ impl Checker {
             if !other.is_alive || !is_within_rates(other, sender) {
                 continue;
             }
-            if other.is_stopped || other.is_blocked {
+            if other.is_stopped || other.is_blocked || other.is_waking(open.sent, now) {
                 self.left_over_by_stopped += 1;
                 continue;
             }

@@ -404,6 +404,8 @@ impl Runner {
             is_blocked: at.are_workers_blocked,
             is_alive: true,
             hold_until: Nanos::try_from(settings.hold_until().as_nanos()).unwrap_or(Nanos::MAX),
+            observe_interval: Nanos::try_from(settings.observe_interval.as_nanos()).unwrap_or(Nanos::MAX),
+            woke: 0,
         };
         let line = format!("pid {pid} starts as {} with --shards {}", settings.replica_id, settings.shards);
         let process = Process::new(&sim, pid, node, clock, settings);

@@ -337,7 +337,8 @@ impl World {
             return;
         }
         at.stops += 1;
-        if std::mem::take(&mut at.is_suspended) {
+        let was_suspended = std::mem::take(&mut at.is_suspended);
+        if was_suspended {
             at.clock.suspend(false);
         }
         let kind = at.kind;
@@ -345,6 +346,7 @@ impl World {
             && let Some(known) = self.check.processes.get_mut(&process.wire.pid)
         {
             known.is_stopped = false;
+            known.woke = if was_suspended { now } else { known.woke };
         }
         self.check.disrupted(kind, now);
         self.to_resume.push(node);
